@@ -1,0 +1,145 @@
+"""The registry of handlers: which function executes which kind, and by what policy."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sumaclock_dagster.model import Policy, SumaclockError
+
+KIND = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+
+
+@dataclass(slots=True)
+class HandlerRun:
+    """What a handler is given.
+
+    scheduled_at: the minute (UTC) that the run was meant for.
+    attempt: 1 for the first.
+    idempotency_key: the same for every attempt of this run and for no other run.
+    deadline: `time.monotonic()` seconds at which the run times out, or None.
+    cancelled: set when the run timed out, its claim was lost or its worker stops; a long handler should look at it.
+    log: a logger whose lines carry the run's id.
+    """
+
+    id: int
+    job_id: UUID
+    kind: str
+    organization_id: str
+    user_id: str
+    payload: Any
+    scheduled_at: datetime
+    attempt: int
+    deadline: float | None
+    log: logging.LoggerAdapter[logging.Logger]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def idempotency_key(self) -> str:
+        return f"cron_run:{self.id}"
+
+
+Handler = Callable[[HandlerRun], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    kind: str
+    function: Handler
+    policy: Policy
+
+
+class Handlers(Mapping[str, Registered]):
+    """Handlers by kind. Built in a function and passed down; there is no global registry."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, Registered] = {}
+
+    def register(
+        self,
+        kind: str,
+        *,
+        max_attempts: int | None = None,
+        backoff_seconds: float = 10.0,
+        backoff_max_seconds: float = 3600.0,
+        timeout_seconds: float | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Register the decorated function for `kind`, a stable string. Raises SumaclockError for a kind that is
+        taken, a kind that is no plain name, or a policy out of bounds."""
+        policy = Policy(max_attempts, backoff_seconds, backoff_max_seconds, timeout_seconds)
+        _check(kind, policy)
+
+        def add(function: Handler) -> Handler:
+            self.add(Registered(kind, function, policy))
+            return function
+
+        return add
+
+    def add(self, registered: Registered) -> None:
+        taken = self._by_kind.get(registered.kind)
+        if taken is not None:
+            raise SumaclockError(
+                f"Kind '{registered.kind}' has two handlers: {_place(taken.function)} and "
+                f"{_place(registered.function)}. Give one of them another kind."
+            )
+        self._by_kind[registered.kind] = registered
+
+    def __getitem__(self, kind: str) -> Registered:
+        return self._by_kind[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_kind)
+
+    def __len__(self) -> int:
+        return len(self._by_kind)
+
+
+def load_handlers(spec: str, own: Handlers) -> Handlers:
+    """A new registry of `own` handlers and of those that `spec` names ("package.module:attribute, ..."; the attribute
+    is a Handlers or a function without arguments that returns one). Raises SumaclockError naming the entry at fault."""
+    merged = Handlers()
+    for entry in own.values():
+        merged.add(entry)
+    for text in filter(None, (part.strip() for part in spec.split(","))):
+        for entry in _load_one(text).values():
+            merged.add(entry)
+    return merged
+
+
+def _load_one(text: str) -> Handlers:
+    module_name, _, attribute = text.partition(":")
+    where = f"SUMACLOCK_HANDLERS entry '{text}'"
+    if not module_name or not attribute:
+        raise SumaclockError(f"{where} is not of the form package.module:attribute.")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except ImportError as error:
+        raise SumaclockError(f"{where}: cannot import {module_name}: {error}") from error
+    except AttributeError as error:
+        raise SumaclockError(f"{where}: {module_name} has no attribute '{attribute}'.") from error
+    registry = found() if callable(found) and not isinstance(found, Handlers) else found
+    if not isinstance(registry, Handlers):
+        raise SumaclockError(f"{where} is {type(registry).__name__}, not a sumaclock Handlers registry.")
+    return registry
+
+
+def _check(kind: str, policy: Policy) -> None:
+    if not KIND.fullmatch(kind):
+        raise SumaclockError(f"Kind {kind!r} must be 1 to 100 letters, digits or _ . : - (for example 'invoice_due').")
+    if policy.max_attempts is not None and not 1 <= policy.max_attempts <= 1000:
+        raise SumaclockError(f"Kind '{kind}': max_attempts must be 1 to 1000, not {policy.max_attempts}.")
+    if policy.timeout_seconds is not None and policy.timeout_seconds <= 0:
+        raise SumaclockError(f"Kind '{kind}': timeout_seconds must be above 0, or None for no limit.")
+    if policy.backoff_seconds < 0 or policy.backoff_max_seconds < policy.backoff_seconds:
+        raise SumaclockError(f"Kind '{kind}': backoff_seconds must be 0 or more, and no more than backoff_max_seconds.")
+
+
+def _place(function: Handler) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"

@@ -1,0 +1,83 @@
+"""Every setting with its default, unit and bounds. Read once by an entry point and handed down, never at import."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from sumaclock_dagster.db import with_database
+from sumaclock_dagster.model import SumaclockError
+
+CLUSTER_FILE = "cluster.json"
+
+
+class Settings(BaseSettings):
+    """Values of SUMACLOCK_* variables. URLs may hold passwords, so they are secrets and never print."""
+
+    model_config = SettingsConfigDict(env_prefix="SUMACLOCK_", extra="ignore", frozen=True)
+
+    home: Path = Field(Path(".sumaclock"), description="Folder of the private cluster and of logs.")
+    database_url: SecretStr | None = Field(None, description="App database, as the app role.")
+    owner_database_url: SecretStr | None = Field(None, description="App database, as the owner role: migrations only.")
+    cron_database_url: SecretStr | None = Field(None, description="The cluster's pg_cron database, as the app role.")
+    dagster_database_url: SecretStr | None = Field(None, description="Dagster's storage: postgresql+psycopg2://...")
+    handlers: str = Field("", description="package.module:handlers, several separated by commas.")
+
+    claim_batch: int = Field(10, ge=1, le=500, description="Runs a first claim takes.")
+    claim_batch_max: int = Field(500, ge=1, le=5000, description="Runs a claim takes while handlers are fast.")
+    handler_threads: int = Field(10, ge=1, le=200, description="Handlers at once in one worker.")
+    poll_seconds: float = Field(30, gt=0, le=300, description="A worker looks this often, notified or not.")
+    linger_seconds: float = Field(60, ge=0, le=86_400, description="Idle time after which a surplus worker ends.")
+    worker_life_seconds: float = Field(3600, ge=10, le=86_400, description="Age at which a worker is replaced.")
+    worker_start_seconds: float = Field(60, ge=5, le=600, description="Time a requested worker has to register.")
+    replace_ahead_seconds: float = Field(30, ge=0, le=600, description="Head start of a replacement.")
+    grace_seconds: float = Field(20, ge=0, le=600, description="Time that handlers get to finish at a stop.")
+    min_workers: int = Field(1, ge=0, le=100, description="Workers kept alive.")
+    max_workers: int = Field(4, ge=1, le=100, description="Workers at most.")
+    runs_per_worker: int = Field(500, ge=1, description="Due runs that call for one more worker.")
+    lease_seconds: float = Field(900, ge=30, description="A run without a sign of life this long is released.")
+    dead_session_seconds: float = Field(10, ge=2, le=20, description="Grace for a lost session to come back.")
+    heartbeat_seconds: float = Field(5, gt=0, le=5, description="A worker's sign of life.")
+    max_lost: int = Field(3, ge=1, le=100, description="Attempts that may end with their worker.")
+    observe_seconds: float = Field(5, gt=0, le=600, description="At most one Dagster observation in this time.")
+    retention_days: int = Field(30, ge=1, le=3650, description="Finished runs are kept this long.")
+    result_max_bytes: int = Field(1_000_000, ge=1000, le=100_000_000, description="A larger result is cut.")
+    no_handler_message: str = Field("No handler for kind '{kind}'", description="Error of a run without handler.")
+
+    @property
+    def app_url(self) -> str:
+        """Where the app database is. Raises SumaclockError when neither the environment nor a private cluster says."""
+        return self._url("database_url")
+
+    @property
+    def owner_url(self) -> str:
+        if self.owner_database_url is None and self.database_url is not None:
+            return self.app_url
+        return self._url("owner_database_url")
+
+    @property
+    def cron_url(self) -> str:
+        if self.cron_database_url is None and self.database_url is not None:
+            return with_database(self.app_url, "postgres")
+        return self._url("cron_database_url")
+
+    @property
+    def dagster_url(self) -> str:
+        return self._url("dagster_database_url")
+
+    def _url(self, name: str) -> str:
+        secret = getattr(self, name)
+        if isinstance(secret, SecretStr):
+            return secret.get_secret_value()
+        file = self.home / CLUSTER_FILE
+        try:
+            return str(json.loads(file.read_text())[name])
+        except (OSError, ValueError, KeyError):
+            raise SumaclockError(
+                f"No database is known: set SUMACLOCK_{name.upper()}, or start the private cluster with `bin/up` "
+                f"(looked for {os.path.relpath(file)})."
+            ) from None
