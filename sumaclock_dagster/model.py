@@ -156,11 +156,13 @@ class FlushReport:
     counts: executed runs by (kind, outcome); an outcome is a final status, or "retry" or "claim lost".
     lateness_seconds: one value an executed run, first 10,000 kept.
     firings: the first 100 executed runs; the full detail is in `cron_runs`.
+    failures: the first 100 failed runs, with their errors.
     """
 
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     lateness_seconds: list[float] = field(default_factory=list)
     firings: list[FiringLine] = field(default_factory=list)
+    failures: list[FiringLine] = field(default_factory=list)
 
     @property
     def total(self) -> int:
