@@ -11,7 +11,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 Connection = psycopg.Connection[Any]
 
-KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
+KEEPALIVE = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 
 
 def connect(url: str, application_name: str, *, connect_timeout: int = 10) -> Connection:

@@ -35,6 +35,14 @@ create table sumaclock.workers (
 comment on table sumaclock.workers is 'Every worker, from its request to its end. A started worker lives while a session holds advisory lock (1937075553, id).';
 comment on column sumaclock.workers.retires_at is 'From here on the worker claims nothing more; its replacement is launched before.';
 
+create view sumaclock.worker_sessions as
+select l.objid::bigint as worker_id, l.pid
+from pg_catalog.pg_locks l
+join pg_catalog.pg_database d on d.oid = l.database
+where d.datname = current_database() and l.locktype = 'advisory' and l.granted
+  and l.classid = 1937075553 and l.objsubid = 2 and l.objid > 0;
+comment on view sumaclock.worker_sessions is 'The workers that PostgreSQL sees alive: one row for each session that holds a worker''s lock.';
+
 create index workers_open on sumaclock.workers (id) where stopped_at is null;
 
 create table sumaclock.cron_runs (
@@ -85,4 +93,5 @@ declare app text := current_setting('sumaclock.app_role');
 begin
     execute format('grant usage on schema sumaclock to %I', app);
     execute format('grant select, insert, update, delete on sumaclock.cron_jobs, sumaclock.cron_runs, sumaclock.workers to %I', app);
+    execute format('grant select on sumaclock.worker_sessions to %I', app);
 end $$;

@@ -1,0 +1,8 @@
+with retired as (
+    update sumaclock.workers
+    set retires_at = now() + %(notice)s * interval '1 second'
+    where stopped_at is null and started_at is not null and code_version <> %(code_version)s
+      and retires_at > now() + %(notice)s * interval '1 second'
+    returning id
+)
+select count(*) from retired

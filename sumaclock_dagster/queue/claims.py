@@ -1,0 +1,111 @@
+"""What a worker does with the runs it claimed. Each write names the claim: run id, attempt and worker (rule 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sumaclock_dagster.db import Connection, query
+
+
+class Claimed(NamedTuple):
+    """A claimed run with its job. `wanted` is False when the job was paused after its clock had fired."""
+
+    id: int
+    job_id: UUID
+    scheduled_at: datetime
+    attempt: int
+    lost: int
+    kind: str
+    organization_id: str
+    user_id: str
+    payload: Any
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a claimed run ended. Times are seconds since the epoch by the database's clock; `result` is JSON text."""
+
+    id: int
+    attempt: int
+    status: str
+    started: float
+    finished: float
+    result: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A claimed run that goes back to pending, due again in `delay_seconds`; its attempt counts."""
+
+    id: int
+    attempt: int
+    delay_seconds: float
+    error: str
+
+
+def claim(conn: Connection, worker_id: int, dagster_run_id: UUID | None, batch: int) -> list[Claimed]:
+    """Claim up to `batch` due runs, oldest first, and count the attempt in the same transaction (rule 3)."""
+    cursor = conn.cursor(binary=True)
+    parameters = {"batch": batch, "worker": worker_id, "dagster_run": dagster_run_id}
+    rows = cursor.execute(query("claim_runs"), parameters, prepare=True).fetchall()
+    return [Claimed(*row) for row in rows]
+
+
+def finish(conn: Connection, worker_id: int, ended: Sequence[Ended]) -> set[int]:
+    """Write outcomes. Returns the ids that were written; a missing one had lost its claim and is left as it is.
+
+    Raises psycopg.DataError when PostgreSQL can't store one of the results; none is written then.
+    """
+    parameters = {
+        "worker": worker_id,
+        "ids": [e.id for e in ended],
+        "attempts": [e.attempt for e in ended],
+        "statuses": [e.status for e in ended],
+        "started": [e.started for e in ended],
+        "finished": [e.finished for e in ended],
+        "results": [e.result for e in ended],
+        "errors": [e.error for e in ended],
+    }
+    return _ids(conn, "finish_runs", parameters)
+
+
+def retry(conn: Connection, worker_id: int, retried: Sequence[Retried]) -> set[int]:
+    """Put runs back for another attempt. Returns the ids that were written, as `finish` does."""
+    parameters = {
+        "worker": worker_id,
+        "ids": [r.id for r in retried],
+        "attempts": [r.attempt for r in retried],
+        "delays": [r.delay_seconds for r in retried],
+        "errors": [r.error for r in retried],
+    }
+    return _ids(conn, "retry_runs", parameters)
+
+
+def give_back(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -> set[int]:
+    """Put (run id, attempt) claims back to pending without counting the attempt. Returns the ids given back."""
+    return _ids(conn, "give_back_runs", _claims(worker_id, claims))
+
+
+def give_back_unknown(conn: Connection, worker_id: int, known: Sequence[int]) -> set[int]:
+    """Give back what the database holds for this worker and the worker doesn't know: the answer to a claim that a
+    broken connection swallowed. Returns the ids given back."""
+    return _ids(conn, "give_back_unknown_runs", {"worker": worker_id, "known": list(known)})
+
+
+def renew(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -> set[int]:
+    """Renew the heartbeat of (run id, attempt) claims. Returns the ids still held; the others' claims are lost."""
+    return _ids(conn, "renew_runs", _claims(worker_id, claims))
+
+
+def _claims(worker_id: int, claims: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    return {"worker": worker_id, "ids": [c[0] for c in claims], "attempts": [c[1] for c in claims]}
+
+
+def _ids(conn: Connection, name: str, parameters: dict[str, Any]) -> set[int]:
+    return {row[0] for row in conn.execute(query(name), parameters, prepare=True).fetchall()}

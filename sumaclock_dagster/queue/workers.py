@@ -1,0 +1,161 @@
+"""Workers as the database sees them: requests, sessions, the pool's state, and release of what a dead one held.
+
+A worker lives while a session of its own holds its advisory lock, whatever Dagster says about its Dagster run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.model import PoolState
+from sumaclock_dagster.settings import Settings
+
+# The first key of every worker's advisory lock; the second is the worker's id, and 0 is the pool's own lock.
+# The view sumaclock.worker_sessions knows the same number.
+LOCK_CLASS = 1937075553
+HEARTBEATS_MISSED = 6
+OLD_CODE_NOTICE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A registered worker whose session lives. Times are aware."""
+
+    id: int
+    code_version: str
+    started_at: datetime
+    heartbeat_at: datetime
+    retires_at: datetime
+    dagster_run_id: UUID | None
+    host: str | None
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """How many stale runs went back to pending, and how many were failed after their last attempt."""
+
+    pending: int
+    failed: int
+
+
+def request_worker(conn: Connection, code_version: str) -> int:
+    """Reserve a worker's id. Until it registers or its start time is over, it counts as starting."""
+    return int(_one(conn, "request_worker", {"code_version": code_version})[0])
+
+
+def register(
+    conn: Connection,
+    worker_id: int,
+    *,
+    code_version: str,
+    dagster_run_id: UUID | None,
+    host: str,
+    pid: int,
+    life_seconds: float,
+) -> bool:
+    """Take the worker's lock for this session and note that it lives. False while another session holds the lock."""
+    if not _one(conn, "lock_worker", {"lock_class": LOCK_CLASS, "worker": worker_id})[0]:
+        return False
+    parameters = {
+        "worker": worker_id,
+        "code_version": code_version,
+        "dagster_run": dagster_run_id,
+        "host": host,
+        "pid": pid,
+        "life": life_seconds,
+    }
+    return conn.execute(query("register_worker"), parameters).fetchone() is not None
+
+
+def renew(conn: Connection, worker_id: int) -> tuple[bool, float]:
+    """Renew the worker's heartbeat. Returns (it shall claim nothing more, the database's clock in epoch seconds)."""
+    row = conn.execute(query("renew_worker"), {"worker": worker_id}, prepare=True).fetchone()
+    return (True, read_clock(conn)) if row is None else (bool(row[0]), float(row[1]))
+
+
+def read_clock(conn: Connection) -> float:
+    """The database's clock in epoch seconds."""
+    return float(_one(conn, "read_clock", {})[0])
+
+
+def end(conn: Connection, worker_id: int) -> None:
+    """Note that the worker ended, and notify. Its session's end frees the lock."""
+    conn.execute(query("end_worker"), {"worker": worker_id})
+
+
+def leave_if_surplus(conn: Connection, worker_id: int, settings: Settings) -> bool:
+    """Retire the worker when more than the minimum would stay; two that ask at once can't both leave."""
+    with conn.transaction():
+        conn.execute(query("lock_pool"), {"lock_class": LOCK_CLASS})
+        parameters = {"worker": worker_id, "keep": settings.min_workers, **_pool_parameters(settings)}
+        return conn.execute(query("leave_if_surplus"), parameters).fetchone() is not None
+
+
+def retire_old_code(conn: Connection, code_version: str, notice_seconds: float = OLD_CODE_NOTICE_SECONDS) -> int:
+    """Let workers of other code retire within `notice_seconds`, time for their replacement. Returns how many."""
+    parameters = {"code_version": code_version, "notice": notice_seconds}
+    return int(_one(conn, "retire_old_code", parameters)[0])
+
+
+def release_stale(conn: Connection, settings: Settings) -> Released:
+    """Release the runs of dead sessions and those without a sign of life (rule 5), and note which workers ended."""
+    pending, failed, _ = _one(
+        conn,
+        "release_stale_runs",
+        {
+            "lease": settings.lease_seconds,
+            "dead_session": settings.dead_session_seconds,
+            "max_lost": settings.max_lost,
+        },
+    )
+    conn.execute(
+        query("bury_workers"),
+        {"start": settings.worker_start_seconds, "dead_session": settings.dead_session_seconds},
+    )
+    return Released(int(pending), int(failed))
+
+
+def pool_state(conn: Connection, settings: Settings) -> PoolState:
+    """What the database sees of workers and queue now. `due` is counted up to what the most workers call for."""
+    parameters = {
+        "start": settings.worker_start_seconds,
+        "count_to": settings.runs_per_worker * settings.max_workers,
+        **_pool_parameters(settings),
+    }
+    live, starting, retiring, due, age = _one(conn, "read_pool", parameters)
+    return PoolState(int(live), int(starting), int(retiring), int(due), float(age))
+
+
+def workers_wanted(state: PoolState, settings: Settings) -> int:
+    """How many workers to launch now: the minimum always, more with the backlog, one more while runs wait long."""
+    target = max(settings.min_workers, math.ceil(state.due / settings.runs_per_worker))
+    if state.oldest_due_seconds > 5 and state.due:
+        target = max(target, state.live + 1)
+    return max(0, min(target, settings.max_workers) - state.live - state.starting)
+
+
+def live_workers(conn: Connection) -> list[WorkerRow]:
+    """Registered workers whose session lives, oldest first."""
+    return conn.cursor(row_factory=class_row(WorkerRow)).execute(query("list_live_workers")).fetchall()
+
+
+def _pool_parameters(settings: Settings) -> dict[str, float]:
+    return {
+        "fresh": settings.heartbeat_seconds * HEARTBEATS_MISSED,
+        "ahead": settings.replace_ahead_seconds,
+    }
+
+
+def _one(conn: Connection, name: str, parameters: Mapping[str, object]) -> tuple[Any, ...]:
+    row = conn.execute(query(name), parameters).fetchone()
+    assert row is not None  # noqa: S101  (each of these statements returns exactly one row)
+    return tuple(row)
