@@ -1,0 +1,1 @@
+"""The private PostgreSQL cluster: found, made, started and stopped without touching any other."""

@@ -1,0 +1,179 @@
+"""The private cluster under SUMACLOCK_HOME: make, start, stop, look."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sumaclock_dagster.db import connect, query
+from sumaclock_dagster.embedded.binaries import Binaries, find_binaries
+from sumaclock_dagster.embedded.configuration import (
+    OWN_FILE,
+    ROLES,
+    ClusterFile,
+    access_map,
+    access_rules,
+    cluster_file,
+    read_cluster_file,
+    server_settings,
+    usable_port,
+    write_cluster_file,
+)
+from sumaclock_dagster.embedded.creation import create_data_dir, data_version, run_first_boot, server_environment
+from sumaclock_dagster.embedded.places import Places, Say, ServerUser, choose_places, make_private, user_name
+from sumaclock_dagster.embedded.postmaster import (
+    clear_stale_pid_file,
+    find_postmaster,
+    log_tail,
+    start_postmaster,
+    stop_postmaster,
+    wait_until_accepting,
+)
+from sumaclock_dagster.migrate import load_migrations, migrate
+from sumaclock_dagster.model import SumaclockError
+
+START_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """`pid` is None when the server is not running; `file` is None before the first start has ended well."""
+
+    exists: bool
+    pid: int | None
+    file: ClusterFile | None
+
+
+class PrivateCluster:
+    """A PostgreSQL cluster with pg_cron in `home`, for this project alone.
+
+    pg_bin: a bin folder to use instead of searching for one.
+    extra_settings: settings for the server that win over ours.
+    extra_roles: database roles besides ours that may log in over the socket.
+    say: told each step in words.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        say: Say = lambda text: None,
+        pg_bin: Path | None = None,
+        extra_settings: Mapping[str, str] | None = None,
+        extra_roles: tuple[str, ...] = (),
+    ) -> None:
+        self.home = home.absolute()
+        self._say = say
+        self._pg_bin = pg_bin
+        self._extra_settings = dict(extra_settings or {})
+        self._roles = (*ROLES, *extra_roles)
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def start(self, timeout_seconds: float = 120) -> ClusterFile:
+        """Make the cluster if there is none, start it if it does not run, bring roles, databases and schema up to date,
+        and write cluster.json. Raises SumaclockError."""
+        places, user = choose_places(self.home, self._say)
+        with self._alone(places):
+            binaries = find_binaries(self._pg_bin, major=data_version(places.data_dir))
+            if data_version(places.data_dir) is None:
+                self._create(binaries, places, user)
+            file = self._running(places, binaries) or self._launch(binaries, places, user, timeout_seconds)
+            self._bring_up_to_date(binaries, file)
+            write_cluster_file(self.home, file)
+        return file
+
+    def stop(self, fast_seconds: float = 30) -> bool:
+        """Stop the server of this home, whoever started it. False when it was not running. Raises SumaclockError."""
+        if not self.home.exists():
+            return False
+        places, _ = choose_places(self.home, lambda text: None)
+        with self._alone(places):
+            process = find_postmaster(places.data_dir)
+            if process is None:
+                return False
+            self._say("Stopping PostgreSQL")
+            stop_postmaster(process, fast_seconds)
+            if self._server is not None:
+                self._server.wait()
+        return True
+
+    def status(self) -> ClusterStatus:
+        """What there is, without changing anything but an empty home."""
+        if not self.home.exists():
+            return ClusterStatus(False, None, None)
+        places, _ = choose_places(self.home, lambda text: None)
+        process = find_postmaster(places.data_dir)
+        exists = data_version(places.data_dir) is not None
+        return ClusterStatus(exists, process.pid if process else None, read_cluster_file(self.home))
+
+    @contextmanager
+    def _alone(self, places: Places) -> Iterator[None]:
+        # Two at once would both initialise, or start what the other is stopping.
+        with (places.home / "cluster.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _create(self, binaries: Binaries, places: Places, user: ServerUser) -> None:
+        self._say(f"Creating a private PostgreSQL {binaries.major} cluster in {places.data_dir}")
+        create_data_dir(binaries, places.data_dir, user, sync=self._extra_settings.get("fsync") != "off")
+
+    def _running(self, places: Places, binaries: Binaries) -> ClusterFile | None:
+        process = find_postmaster(places.data_dir)
+        if process is None:
+            return None
+        self._say(f"PostgreSQL is running already (process {process.pid})")
+        port = int((places.data_dir / "postmaster.pid").read_text().splitlines()[3])
+        return cluster_file(port, places.socket_dir, places.data_dir, binaries.bin_dir)
+
+    def _launch(self, binaries: Binaries, places: Places, user: ServerUser, timeout_seconds: float) -> ClusterFile:
+        self._say("Starting PostgreSQL")
+        clear_stale_pid_file(places.data_dir)
+        make_private(places.socket_dir, user)
+        before = read_cluster_file(self.home)
+        wanted = before.port if before else None
+        for _ in range(START_ATTEMPTS):
+            port = usable_port(wanted)
+            self._configure(places, user, port)
+            log_start = places.log_file.stat().st_size if places.log_file.exists() else 0
+            self._server = start_postmaster(
+                binaries.program("postgres"), places.data_dir, places.log_file, user, server_environment()
+            )
+            file = cluster_file(port, places.socket_dir, places.data_dir, binaries.bin_dir)
+            if wait_until_accepting(self._server, file.superuser_url, timeout_seconds):
+                return file
+            # Somebody may have taken the port between the look and the start.
+            if usable_port(port) == port:
+                break
+            wanted = None
+        raise SumaclockError(
+            f"PostgreSQL did not start. The end of {places.log_file}:\n{log_tail(places.log_file, log_start)}"
+        )
+
+    def _configure(self, places: Places, user: ServerUser, port: int) -> None:
+        users = (user.name, user_name(os.geteuid()))
+        texts = {
+            OWN_FILE: server_settings(port, places.socket_dir, self._extra_settings),
+            "pg_hba.conf": access_rules(),
+            "pg_ident.conf": access_map(users, self._roles),
+        }
+        for name, text in texts.items():
+            path = places.data_dir / name
+            path.write_text(text)
+            user.own(path)
+            path.chmod(0o600)
+
+    def _bring_up_to_date(self, binaries: Binaries, file: ClusterFile) -> None:
+        self._say("Bringing roles, databases and schema up to date")
+        run_first_boot(binaries, file.superuser_url)
+        with connect(file.superuser_url, "sumaclock start") as conn:
+            where = {"host": file.socket_dir, "port": file.port}
+            while conn.execute(query("move_clock_jobs"), where).rowcount:
+                pass
+        with connect(file.owner_database_url, "sumaclock migrate") as conn:
+            for name in migrate(conn, load_migrations()):
+                self._say(f"Migration {name} applied")

@@ -1,0 +1,1 @@
+select number, name, checksum from sumaclock.migrations order by number

@@ -1,0 +1,1 @@
+select set_config('search_path', 'pg_catalog', true)

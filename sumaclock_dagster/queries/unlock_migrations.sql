@@ -1,0 +1,1 @@
+select pg_advisory_unlock(1937075553, 0)

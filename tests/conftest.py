@@ -1,0 +1,156 @@
+"""A private cluster for the whole session, and a fresh database of it for each test that asks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sumaclock_dagster.db import Connection, connect, with_database
+from sumaclock_dagster.embedded.binaries import Binaries, find_binaries
+from sumaclock_dagster.embedded.cluster import PrivateCluster
+from sumaclock_dagster.embedded.configuration import ClusterFile
+from sumaclock_dagster.embedded.creation import run_first_boot
+from sumaclock_dagster.migrate import load_migrations, migrate
+from sumaclock_dagster.settings import Settings
+
+PREFIX = "sumaclock-test-"
+# Lost with the machine, which is what tests want; everything else is as users have it.
+TEST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
+NEIGHBOUR = "neighbour"
+
+
+@dataclass(frozen=True)
+class TestCluster:
+    """home: of the private cluster. file: its URLs."""
+
+    __test__ = False
+
+    private: PrivateCluster
+    home: Path
+    file: ClusterFile
+    binaries: Binaries
+
+
+@dataclass(frozen=True)
+class AppDatabase:
+    """A migrated app database and the ways into it. `settings`: a Settings that says the same."""
+
+    name: str
+    app_url: str
+    owner_url: str
+    cron_url: str
+    superuser_url: str
+    settings: Settings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plain_environment() -> None:
+    """Tests see no settings of the machine they run on."""
+    for name in [name for name in os.environ if name.startswith(("SUMACLOCK_", "PG", "DAGSTER_"))]:
+        del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def binaries() -> Binaries:
+    return find_binaries(Path(os.environ["SUMACLOCK_PG_BIN"]) if "SUMACLOCK_PG_BIN" in os.environ else None)
+
+
+@pytest.fixture(scope="session")
+def cluster(_plain_environment: None) -> Iterator[TestCluster]:
+    """A private cluster with pg_cron, removed at the end. The role `neighbour` may log in, but is not made here."""
+    _remove_abandoned()
+    home = new_home()
+    private = PrivateCluster(home, extra_settings=TEST_SETTINGS, extra_roles=(NEIGHBOUR,))
+    try:
+        file = private.start()
+        yield TestCluster(private, home, file, find_binaries(Path(file.bin_dir)))
+    finally:
+        remove_cluster(private)
+
+
+@pytest.fixture
+def app_db(cluster: TestCluster) -> Iterator[AppDatabase]:
+    """A fresh app database, made by first_boot.sql and the migrations, dropped with its clock jobs at the end."""
+    name = f"t_{uuid.uuid4().hex[:10]}"
+    try:
+        yield make_app_database(cluster, name)
+    finally:
+        drop_app_database(cluster, name)
+
+
+@pytest.fixture
+def app(app_db: AppDatabase) -> Iterator[Connection]:
+    """An open autocommit connection of the app role to `app_db`."""
+    with connect(app_db.app_url, "test app") as conn:
+        yield conn
+
+
+@pytest.fixture
+def superuser(app_db: AppDatabase) -> Iterator[Connection]:
+    """An open autocommit connection of the superuser to `app_db`."""
+    with connect(app_db.superuser_url, "test superuser") as conn:
+        yield conn
+
+
+def make_app_database(cluster: TestCluster, name: str) -> AppDatabase:
+    run_first_boot(cluster.binaries, cluster.file.superuser_url, {"app_db": name})
+    app_db = describe_app_database(cluster, name)
+    with connect(app_db.owner_url, "test migrate") as conn:
+        migrate(conn, load_migrations())
+    return app_db
+
+
+def describe_app_database(cluster: TestCluster, name: str) -> AppDatabase:
+    file = cluster.file
+    app_url = with_database(file.database_url, name)
+    owner_url = with_database(file.owner_database_url, name)
+    settings = Settings(
+        home=cluster.home,
+        database_url=app_url,
+        owner_database_url=owner_url,
+        cron_database_url=file.cron_database_url,
+        dagster_database_url=file.dagster_database_url,
+    )
+    return AppDatabase(
+        name, app_url, owner_url, file.cron_database_url, with_database(file.superuser_url, name), settings
+    )
+
+
+def drop_app_database(cluster: TestCluster, name: str) -> None:
+    with connect(cluster.file.superuser_url, "test clean-up") as conn:
+        conn.execute("delete from cron.job where database = %s", [name])
+        # Firings that are under way hold connections; FORCE ends them.
+        conn.execute(f'drop database if exists "{name}" with (force)')
+
+
+def new_home() -> Path:
+    """A folder for a private cluster, marked with our process so that a later session can clean up after a crash."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    folder.chmod(0o711)
+    (folder / "pid").write_text(str(os.getpid()))
+    return folder
+
+
+def remove_cluster(private: PrivateCluster) -> None:
+    try:
+        private.stop(fast_seconds=10)
+    finally:
+        shutil.rmtree(private.home, ignore_errors=True)
+
+
+def _remove_abandoned() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            alive = psutil.pid_exists(int((folder / "pid").read_text()))
+        except (OSError, ValueError):
+            continue
+        if not alive:
+            remove_cluster(PrivateCluster(folder))
