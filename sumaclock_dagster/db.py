@@ -11,13 +11,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 Connection = psycopg.Connection[Any]
 
-KEEPALIVE = {
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
-}
-
 
 def connect(url: str, application_name: str, *, connect_timeout: int = 10) -> Connection:
     """Open an autocommit connection in UTC that notices a dead peer within about 25 s.
@@ -30,7 +23,10 @@ def connect(url: str, application_name: str, *, connect_timeout: int = 10) -> Co
         application_name=application_name,
         connect_timeout=connect_timeout,
         options=f"{conninfo_to_dict(url).get('options') or ''} -c timezone=UTC".strip(),
-        **KEEPALIVE,
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=3,
+        tcp_user_timeout=25_000,
     )
 
 

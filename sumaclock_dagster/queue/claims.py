@@ -103,6 +103,17 @@ def renew(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -
     return _ids(conn, "renew_runs", _claims(worker_id, claims))
 
 
+def written(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -> set[int]:
+    """Which (run id, attempt) claims of this worker have an outcome in the database. Returns their ids."""
+    return _ids(conn, "list_written_runs", _claims(worker_id, claims))
+
+
+def next_due_seconds(conn: Connection) -> float | None:
+    """Seconds until the first pending run may be claimed (0 or less: now), or None without a pending run."""
+    row = conn.execute(query("next_due"), prepare=True).fetchone()
+    return None if row is None else float(row[0])
+
+
 def _claims(worker_id: int, claims: Sequence[tuple[int, int]]) -> dict[str, Any]:
     return {"worker": worker_id, "ids": [c[0] for c in claims], "attempts": [c[1] for c in claims]}
 

@@ -1,0 +1,1 @@
+listen cron_runs

@@ -1,0 +1,127 @@
+"""The thread that claims: LISTEN, then look, then wait (rule 12), on the session whose lock is the worker's life."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Event
+from time import monotonic
+from uuid import UUID
+
+from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.queue import claims
+from sumaclock_dagster.queue.claims import Claimed
+from sumaclock_dagster.settings import Settings
+from sumaclock_dagster.worker.hands import Hands
+from sumaclock_dagster.worker.held import Batch, HeldRun, HeldRuns
+from sumaclock_dagster.worker.pace import Pace
+from sumaclock_dagster.worker.session import GivenUp, Session, Wake
+
+# How soon to look whether one thread is enough for a batch that was expected to be fast.
+HURRY_SECONDS = 0.005
+
+
+class Claimer:
+    def __init__(
+        self,
+        session: Session,
+        worker_id: int,
+        dagster_run_id: UUID | None,
+        settings: Settings,
+        held: HeldRuns,
+        hands: Hands,
+        pace: Pace,
+        log: logging.Logger,
+        stopping: Callable[[], bool],
+        surplus: Callable[[Connection], bool],
+    ) -> None:
+        self._session = session
+        self._worker_id = worker_id
+        self._dagster_run_id = dagster_run_id
+        self._settings = settings
+        self._held = held
+        self._hands = hands
+        self._pace = pace
+        self._log = log
+        self._stopping = stopping
+        self._surplus = surplus
+        self._wake = Wake()
+        self._notified = Event()
+        self._idle_since = monotonic()
+        self._waits_for_room = False
+
+    def opened(self, conn: Connection) -> None:
+        """Prepare the session's new connection. After a break the database may hold runs for this worker whose claim
+        was never answered: give them back. Then the first look finds what was notified in between."""
+        conn.add_notify_handler(lambda _: self._notified.set())
+        conn.execute(query("listen_runs"))
+        lost = claims.give_back_unknown(conn, self._worker_id, self._held.ids())
+        if lost:
+            self._log.warning("worker %d: gave back %d runs of a claim that was cut off", self._worker_id, len(lost))
+
+    def wake(self) -> None:
+        """Look again at once: the worker stops, or there is room."""
+        self._wake.set()
+
+    def room(self) -> None:
+        """Outcomes were written: claim again if that was waited for."""
+        if self._waits_for_room:
+            self._wake.set()
+
+    def run(self) -> None:
+        """Claim until the worker stops."""
+        try:
+            while not self._stopping():
+                self._session.call(self._claim_until_stopped, self._stopping)
+        except GivenUp:
+            pass
+
+    def close(self) -> None:
+        self._session.close()
+        self._wake.close()
+
+    def _claim_until_stopped(self, conn: Connection) -> None:
+        while not self._stopping():
+            self._notified.clear()
+            want = self._want()
+            if not want:
+                self._wait_for_room(conn)
+                continue
+            claimed = claims.claim(conn, self._worker_id, self._dagster_run_id, want)
+            if claimed:
+                self._idle_since = monotonic()
+                self._give(claimed)
+            if len(claimed) < want and not self._notified.is_set():
+                self._wait_for_runs(conn)
+
+    def _want(self) -> int:
+        """How many runs to claim now; none rather than a few while fast handlers work off the last batch."""
+        room = self._pace.hold - len(self._held)
+        enough = self._pace.batch // 2 if self._pace.fast else 1
+        return min(self._pace.batch, room) if room >= enough else 0
+
+    def _give(self, claimed: list[Claimed]) -> None:
+        batch = Batch(size=len(claimed), left=len(claimed), claimed=monotonic())
+        held = [HeldRun(run, batch) for run in claimed]
+        for one in held:
+            self._held.add(one)
+        self._hands.give(held, self._pace.fast)
+
+    def _wait_for_room(self, conn: Connection) -> None:
+        self._waits_for_room = True
+        if not self._want():
+            self._wake.wait(conn, Event(), HURRY_SECONDS if self._pace.fast else self._settings.poll_seconds)
+        self._waits_for_room = False
+        self._hands.hurry()
+
+    def _wait_for_runs(self, conn: Connection) -> None:
+        self._hands.hurry()
+        due = claims.next_due_seconds(conn)
+        wait = self._settings.poll_seconds if due is None else min(max(due, 0.05), self._settings.poll_seconds)
+        linger = self._settings.linger_seconds - (monotonic() - self._idle_since)
+        if linger <= 0 and not self._held.open_count:
+            if self._surplus(conn):
+                return
+            self._idle_since = monotonic()
+            linger = self._settings.linger_seconds
+        self._wake.wait(conn, self._notified, min(wait, max(linger, 0.05)))

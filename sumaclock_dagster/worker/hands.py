@@ -1,0 +1,157 @@
+"""The threads that execute handlers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from time import monotonic
+
+from sumaclock_dagster.handlers import HandlerRun, Handlers
+from sumaclock_dagster.model import Done, Failed, Outcome, RetryLater, Skip
+from sumaclock_dagster.worker.held import HeldRun, HeldRuns
+from sumaclock_dagster.worker.storable import clean_text, error_text, result_json
+
+OUTCOMES = (Done, Failed, RetryLater, Skip)
+log = logging.getLogger("sumaclock.handler")
+
+
+class Hands:
+    """Threads that take held runs in turn, execute their handlers and hand each outcome to `ended`.
+
+    A thread can't be stopped from outside: one whose handler timed out is given up and replaced.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        handlers: Handlers,
+        held: HeldRuns,
+        ended: Callable[[HeldRun], None],
+        no_handler_message: str,
+        result_max_bytes: int,
+    ) -> None:
+        self._threads = threads
+        self._handlers = handlers
+        self._held = held
+        self._ended = ended
+        self._no_handler_message = no_handler_message
+        self._result_max_bytes = result_max_bytes
+        self._todo: deque[HeldRun] = deque()
+        self._idle: deque[None] = deque()
+        self._tokens: SimpleQueue[bool] = SimpleQueue()
+
+    def start(self) -> None:
+        for _ in range(self._threads):
+            self.add_thread()
+
+    def add_thread(self) -> None:
+        # Daemon threads: a handler that never returns must not keep the worker's process alive.
+        threading.Thread(target=self._work, name="sumaclock-hand", daemon=True).start()
+
+    def give(self, runs: list[HeldRun], fast: bool) -> None:
+        """Queue runs for execution. Fast handlers do best in one thread: more of them only fight for the interpreter;
+        `hurry` wakes the others when that one turns out to be slow."""
+        self._todo.extend(runs)
+        self._wake(1 if fast else len(runs))
+
+    def hurry(self) -> None:
+        """Wake the idle threads for what still waits to be executed."""
+        self._wake(len(self._todo))
+
+    def take_back(self) -> list[HeldRun]:
+        """Take away every run whose execution has not begun."""
+        taken = []
+        while self._todo:
+            try:
+                taken.append(self._todo.popleft())
+            except IndexError:
+                break
+        return taken
+
+    def stop(self) -> None:
+        """Let every thread end after what it is executing."""
+        for _ in range(self._threads):
+            self._tokens.put(False)
+
+    def _wake(self, most: int) -> None:
+        for _ in range(most):
+            try:
+                self._idle.pop()
+            except IndexError:
+                return
+            self._tokens.put(True)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                held = self._todo.popleft()
+            except IndexError:
+                if not self._rest():
+                    return
+                continue
+            self._execute(held)
+
+    def _rest(self) -> bool:
+        """Sleep until there is something to do; False at the end. A run that came between the look and the sleep
+        finds no idle thread to wake, so look once more after being counted as idle."""
+        self._idle.append(None)
+        if self._todo:
+            try:
+                self._idle.pop()
+            except IndexError:
+                return self._tokens.get()
+            return True
+        return self._tokens.get()
+
+    def _execute(self, held: HeldRun) -> None:
+        run = held.run
+        registered = self._handlers.get(run.kind)
+        held.started = monotonic()
+        if not run.wanted:
+            outcome: Outcome = Skip("The job was paused after this run was fired.")
+        elif registered is None:
+            outcome = Failed(self._no_handler_message.replace("{kind}", run.kind))
+        else:
+            timeout = registered.policy.timeout_seconds
+            held.deadline = None if timeout is None else held.started + timeout
+            held.cancelled = threading.Event()
+            try:
+                value = registered.function(_handler_run(held, held.cancelled))
+                outcome = value if isinstance(value, OUTCOMES) else Done(value)
+                if isinstance(outcome, Done):
+                    held.result = result_json(outcome.result, self._result_max_bytes)
+            except BaseException as error:  # noqa: BLE001  (SystemExit and KeyboardInterrupt end the run, not the thread)
+                held.raised = True
+                outcome = Failed(error_text(error))
+        if self._held.end(held):
+            held.ended = monotonic()
+            held.outcome = outcome
+            self._ended(held)
+
+
+def _handler_run(held: HeldRun, cancelled: threading.Event) -> HandlerRun:
+    run = held.run
+    return HandlerRun(
+        id=run.id,
+        job_id=run.job_id,
+        kind=run.kind,
+        organization_id=run.organization_id,
+        user_id=run.user_id,
+        payload=run.payload,
+        scheduled_at=run.scheduled_at,
+        attempt=run.attempt,
+        deadline=held.deadline,
+        log=RunLog(log, {"run_id": run.id, "kind": run.kind}),
+        cancelled=cancelled,
+    )
+
+
+class RunLog(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose lines begin with the run's id and kind."""
+
+    def process(self, msg: object, kwargs: object) -> tuple[object, object]:  # type: ignore[override]
+        extra = self.extra or {}
+        return f"run {extra.get('run_id')} ({extra.get('kind')}): {clean_text(str(msg), 10_000)}", kwargs

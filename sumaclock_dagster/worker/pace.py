@@ -1,0 +1,35 @@
+"""How many runs a claim takes: few while handlers are slow, many while they are fast."""
+
+from __future__ import annotations
+
+FAST_SECONDS = 0.25
+
+
+class Pace:
+    """Doubles the batch while whole batches end within 250 ms of their claim, halves it when they don't.
+
+    A worker with slow handlers holds no more runs than it has threads, so that waiting runs stay claimable by others;
+    one with fast handlers holds two batches, so that the next is claimed while one is executed.
+    """
+
+    def __init__(self, first: int, most: int, threads: int) -> None:
+        self._first = first
+        self._most = max(first, most)
+        self._threads = threads
+        self.batch = first
+
+    @property
+    def fast(self) -> bool:
+        return self.batch > self._first
+
+    @property
+    def hold(self) -> int:
+        """The most runs that the worker holds at once."""
+        return 2 * self.batch if self.fast else max(self._threads, 1)
+
+    def ended(self, size: int, slowest_seconds: float) -> None:
+        """Learn that a batch of `size` runs has ended, the last of them `slowest_seconds` after the claim."""
+        if slowest_seconds >= FAST_SECONDS:
+            self.batch = max(self._first, self.batch // 2)
+        elif size >= self.batch:
+            self.batch = min(self._most, self.batch * 2)
