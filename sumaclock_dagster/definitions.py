@@ -1,0 +1,35 @@
+"""The table of contents: everything that Dagster shows of sumaclock, and the entry point of the code server."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from sumaclock_dagster.code_version import code_version
+from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, report_failures, run_failures
+from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.schedules import daily_prune, prune
+from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
+from sumaclock_dagster.defs.work import work
+from sumaclock_dagster.demo import own_handlers
+from sumaclock_dagster.handlers import load_handlers
+from sumaclock_dagster.settings import Settings
+
+
+@dg.definitions
+def definitions() -> dg.Definitions:
+    """Reads the environment and loads the handlers; connects to nothing. Raises SumaclockError for a handlers entry
+    that can't be loaded, which Dagster shows as the code location's error."""
+    settings = Settings()
+    sumaclock = Sumaclock(
+        settings=settings,
+        handlers=load_handlers(settings.handlers, own_handlers()),
+        code_version=code_version(settings.handlers),
+    )
+    return dg.Definitions(
+        assets=[cron_runs, run_failures],
+        asset_checks=[every_kind_has_a_handler],
+        jobs=[work, prune, report_failures],
+        sensors=[pending_runs, failures_changed],
+        schedules=[daily_prune],
+        resources={"sumaclock": sumaclock},
+    )

@@ -1,0 +1,36 @@
+"""The resource that everything in this code location shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+
+from sumaclock_dagster.db import Connection, connect
+from sumaclock_dagster.handlers import Handlers
+from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.settings import Settings
+
+
+@dataclass(frozen=True)
+class Sumaclock:
+    """Settings, the handlers of this process and its code version. Connects only when asked to."""
+
+    settings: Settings
+    handlers: Handlers
+    code_version: str
+
+    @contextmanager
+    def connect(self, purpose: str) -> Iterator[Connection]:
+        """An app connection for `purpose`, closed afterwards. Raises SumaclockError when there is no database."""
+        try:
+            connection = connect(self.settings.app_url, f"sumaclock {purpose}")
+        except psycopg.OperationalError as error:
+            raise SumaclockError(
+                f"The app database can't be reached: {str(error).strip()} "
+                "Nothing is lost: runs wait in it. `sumaclock doctor` says what is wrong."
+            ) from error
+        with connection:
+            yield connection

@@ -1,0 +1,2 @@
+listen cron_runs;
+listen sumaclock_workers;

@@ -1,0 +1,61 @@
+"""Watching the queue and its workers from outside: look, and wait until more workers are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.model import PoolState
+from sumaclock_dagster.queue import workers
+from sumaclock_dagster.queue.workers import Released
+from sumaclock_dagster.settings import Settings
+
+LOOK_EVERY_SECONDS = 5.0
+LOOK_AT_MOST_EVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look saw and did. `wanted`: workers to launch now; `retired`: workers of other code told to retire."""
+
+    state: PoolState
+    wanted: int
+    retired: int
+    released: Released
+
+
+def look(conn: Connection, settings: Settings, code_version: str) -> Look:
+    """Release what dead workers hold, retire workers of other code, and see how many workers to launch."""
+    released = workers.release_stale(conn, settings)
+    retired = workers.retire_old_code(conn, code_version)
+    state = workers.pool_state(conn, settings)
+    return Look(state, workers.workers_wanted(state, settings), retired, released)
+
+
+def watch(conn: Connection, settings: Settings, code_version: str, seconds: float) -> Look:
+    """Look until workers are wanted, for `seconds` at most, and return the last look, its counts of retired workers
+    and released runs summed up. Looks again when runs or workers notify, at most once a second, and every 5 seconds.
+    """
+    conn.execute(query("listen_to_queue"))
+    until = monotonic() + seconds
+    retired = pending = failed = 0
+    while True:
+        looked_at = monotonic()
+        seen = look(conn, settings, code_version)
+        retired, pending, failed = (
+            retired + seen.retired,
+            pending + seen.released.pending,
+            failed + seen.released.failed,
+        )
+        if seen.wanted > 0 or monotonic() >= until:
+            return Look(seen.state, seen.wanted, retired, Released(pending, failed))
+        _wait(conn, min(looked_at + LOOK_EVERY_SECONDS, until), looked_at + LOOK_AT_MOST_EVERY_SECONDS)
+
+
+def _wait(conn: Connection, until: float, not_before: float) -> None:
+    """Wait for a notification until `until`, then let those of the same burst arrive until `not_before`."""
+    for _ in conn.notifies(timeout=max(0.0, until - monotonic()), stop_after=1):
+        pass
+    for _ in conn.notifies(timeout=max(0.0, not_before - monotonic())):
+        pass

@@ -1,0 +1,106 @@
+"""Rule 14, history ends too: what prune deletes, what it keeps, and that it never deletes much at once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from sumaclock_dagster.db import Connection
+from sumaclock_dagster.prune import Pruned, prune
+
+INSERT_RUNS = """
+insert into sumaclock.cron_runs (job_id, status, scheduled_at, finished_at, error, attempts)
+select %(job)s, %(status)s::sumaclock.run_status, now() - %(ago)s::interval, now() - %(ago)s::interval,
+       case when %(status)s::text in ('failed', 'skipped') then 'E' end, 1
+from generate_series(1, %(count)s)
+"""
+
+
+def add_job(app: Connection) -> str:
+    row = app.execute(
+        "insert into sumaclock.cron_jobs (kind, organization_id, user_id, schedule)"
+        " values ('demo', 'acme', 'ana', '* * * * *') returning id"
+    ).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def add_runs(app: Connection, job: str, status: str, ago: str, count: int) -> None:
+    app.execute(INSERT_RUNS, {"job": job, "status": status, "ago": ago, "count": count})
+
+
+def last(app: Connection, days: int = 30, batch: int = 1000) -> Pruned:
+    return list(prune(app, days, batch))[-1]
+
+
+def count(app: Connection, table: str) -> int:
+    row = app.execute(f"select count(*) from sumaclock.{table}").fetchone()  # noqa: S608  (a name of this file)
+    assert row is not None
+    return int(row[0])
+
+
+def test_rule_14_history_ends_too(app: Connection) -> None:
+    job = add_job(app)
+    for status in ("done", "failed", "skipped"):
+        add_runs(app, job, status, "31 days", 20)
+        add_runs(app, job, status, "29 days", 5)
+
+    assert last(app).runs == 60
+
+    kept = app.execute("select status::text, count(*) from sumaclock.cron_runs group by 1 order by 1").fetchall()
+    assert kept == [("done", 5), ("failed", 5), ("skipped", 5)]
+
+
+def test_unfinished_runs_stay_however_old_they_are(app: Connection) -> None:
+    job = add_job(app)
+    app.execute(
+        "insert into sumaclock.cron_runs (job_id, scheduled_at, due_at) select %s, now() - interval '1 year',"
+        " now() - interval '1 year' from generate_series(1, 30)",
+        [job],
+    )
+    app.execute(
+        "insert into sumaclock.cron_runs (job_id, scheduled_at, status, attempts, claimed_by, started_at, heartbeat_at)"
+        " select %s, now() - interval '1 year', 'running', 1, 7, now() - interval '1 year', now()"
+        " from generate_series(1, 30)",
+        [job],
+    )
+    add_runs(app, job, "done", "40 days", 10)
+
+    assert last(app, batch=8).runs == 10, "the unfinished ones before them do not end the walk"
+    assert count(app, "cron_runs") == 60
+
+
+def test_prune_walks_in_small_batches_and_stops_at_young_runs(app: Connection) -> None:
+    job = add_job(app)
+    add_runs(app, job, "done", "31 days", 2500)
+    add_runs(app, job, "done", "1 day", 5000)
+
+    steps = list(prune(app, 30))
+
+    deleted = [after.runs - before.runs for before, after in pairwise(steps)]
+    assert max([steps[0].runs, *deleted]) <= 1000
+    assert steps[-1].runs == 2500
+    assert steps[-1].batches == 4, "three batches of old runs and one look at young ones, not eight"
+
+
+def test_each_batch_is_a_transaction_of_its_own(app: Connection) -> None:
+    job = add_job(app)
+    add_runs(app, job, "done", "31 days", 30)
+
+    for pruned in prune(app, 30, batch=10):
+        assert not app.info.transaction_status, "nothing is open between batches"
+        assert count(app, "cron_runs") == 30 - pruned.runs
+
+
+def test_an_empty_queue_is_one_look(app: Connection) -> None:
+    assert list(prune(app, 30)) == [Pruned(0, 0, 1), Pruned(0, 0, 1)]
+
+
+def test_workers_that_stopped_long_ago_go_and_living_ones_stay(app: Connection) -> None:
+    app.execute(
+        "insert into sumaclock.workers (code_version, requested_at, started_at, heartbeat_at, retires_at, stopped_at)"
+        " select 'v', t, t, t, t, s from (values (now() - interval '40 days', now() - interval '31 days'),"
+        " (now() - interval '40 days', now() - interval '1 day'), (now() - interval '40 days', null)) v (t, s)"
+    )
+
+    assert last(app).workers == 1
+    assert count(app, "workers") == 2
