@@ -139,6 +139,31 @@ comment on function sumaclock.clock_settings() is 'The settings of pg_cron, for 
 revoke all on function sumaclock.clock_settings() from public;
 grant execute on function sumaclock.clock_settings() to :"owner_role", :"app_role";
 
+-- Who holds back vacuum: other roles' transactions are hidden from the app role, and pg_read_all_stats would show it
+-- their statements as well. A session without snapshot and transaction number holds nothing back, however long it idles.
+create or replace function sumaclock.oldest_transaction() returns table (seconds double precision, who text)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+begin atomic
+    select extract(epoch from clock_timestamp() - held.since)::double precision, held.who
+    from (
+        select a.xact_start as since,
+               format('process %s, role %s, database %s', a.pid, coalesce(a.usename::text, '-'), coalesce(a.datname::text, '-')) as who
+        from pg_catalog.pg_stat_activity as a
+        where (a.backend_xmin is not null or a.backend_xid is not null)
+          and a.pid <> pg_backend_pid() and a.backend_type <> 'autovacuum worker'
+        union all
+        select p.prepared, format('prepared transaction %s, role %s, database %s', p.gid, p.owner, p.database)
+        from pg_catalog.pg_prepared_xacts as p
+    ) as held
+    where held.since is not null
+    order by held.since
+    limit 1;
+end;
+select format('alter function sumaclock.oldest_transaction() owner to %I', current_user) \gexec
+comment on function sumaclock.oldest_transaction() is 'The transaction that holds back vacuum most: its age in seconds, and whose it is.';
+revoke all on function sumaclock.oldest_transaction() from public;
+grant execute on function sumaclock.oldest_transaction() to :"owner_role", :"app_role";
+
 \connect -reuse-previous=on :"to_cron_db"
 set client_min_messages = warning;
 set search_path = pg_catalog;
