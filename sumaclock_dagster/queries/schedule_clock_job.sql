@@ -1,0 +1,1 @@
+select cron.schedule_in_database(%(name)s, %(schedule)s, %(command)s, %(database)s)

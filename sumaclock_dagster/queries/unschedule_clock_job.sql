@@ -1,0 +1,1 @@
+select cron.unschedule(%(jobid)s::bigint)
