@@ -12,7 +12,7 @@ from dagster._utils.interrupts import capture_interrupts, check_captured_interru
 
 from sumaclock_dagster.defs.metadata import failure_line, observation
 from sumaclock_dagster.defs.resources import Sumaclock
-from sumaclock_dagster.model import FlushReport
+from sumaclock_dagster.model import FlushReport, SumaclockError
 from sumaclock_dagster.worker import Worker, WorkerConfig
 
 LOGGER = "sumaclock"
@@ -52,6 +52,8 @@ def claim_and_execute(
         interrupted = _wait_for_end(worker, journal, sumaclock)
         journal.close(worker.take_report(), worker.end_reason)
         cancelled = interrupted and _is_cancelling(context)
+    if worker.failure is not None:
+        raise SumaclockError(f"The worker broke: {worker.end_reason}. Its runs are released.") from worker.failure
     if cancelled:
         raise dg.DagsterExecutionInterruptedError("The worker was terminated; its unfinished runs went back.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -30,7 +31,7 @@ def draw_failures(by_hour: pd.DataFrame) -> bytes:
     axes.set_title(f"{total} failed run{'' if total == 1 else 's'} by hour and kind", fontsize=13, loc="left")
     axes.set_xlabel("hour in which the run failed (UTC)", fontsize=11)
     axes.set_ylabel("failed runs per hour", fontsize=11)
-    axes.set_xticks(list(positions)[::3], [f"{hour:%a %H:00}" for hour in table.index[::3]], fontsize=10)
+    axes.set_xticks(list(positions)[::3], _hour_labels(table.index)[::3], fontsize=10)
     axes.set_xlim(-0.6, len(table) - 0.4)
     axes.set_ylim(0, max(1, int(bottom.max()) if len(bottom) else 1) * 1.08)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -46,6 +47,11 @@ def draw_failures(by_hour: pd.DataFrame) -> bytes:
     png = BytesIO()
     figure.savefig(png, format="png", metadata={"Software": None})
     return png.getvalue()
+
+
+def _hour_labels(hours: pd.Index[Any]) -> list[str]:
+    """"16:00", with the date below at the left edge and in the first three hours of a day, whichever is labelled."""
+    return [f"{hour:%H:00\n%a %d %b}" if n == 0 or hour.hour < 3 else f"{hour:%H:00}" for n, hour in enumerate(hours)]
 
 
 def _most_frequent(by_hour: pd.DataFrame) -> pd.DataFrame:
