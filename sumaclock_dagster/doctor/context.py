@@ -1,0 +1,53 @@
+"""What the checks share: the settings and the connections that earlier checks opened."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from sumaclock_dagster.db import Connection
+from sumaclock_dagster.settings import Settings
+
+
+class Context:
+    """Holds one connection to each database, opened by the check that proves it reachable and closed at the end.
+
+    old_transaction_seconds: from this age on, a transaction is worth a warning.
+    """
+
+    def __init__(self, settings: Settings, old_transaction_seconds: float) -> None:
+        self.settings = settings
+        self.old_transaction_seconds = old_transaction_seconds
+        self._app: Connection | None = None
+        self._cron: Connection | None = None
+
+    @property
+    def app(self) -> Connection:
+        return _opened(self._app)
+
+    @app.setter
+    def app(self, connection: Connection) -> None:
+        self._app = connection
+
+    @property
+    def cron(self) -> Connection:
+        return _opened(self._cron)
+
+    @cron.setter
+    def cron(self, connection: Connection) -> None:
+        self._cron = connection
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in (self._app, self._cron):
+            if connection is not None:
+                connection.close()
+
+
+def _opened(connection: Connection | None) -> Connection:
+    if connection is None:
+        raise LookupError("A check used a connection without naming the check that opens it.")
+    return connection

@@ -1,0 +1,46 @@
+"""Turning errors, addresses and lists into parts of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg.conninfo import conninfo_to_dict
+
+
+def one_line(error: BaseException | str) -> str:
+    """The first line that says something, without a full stop at its end."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def two_sentences(refused: BaseException, remedy: str) -> tuple[str, str]:
+    """What is wrong and what to do, of an error that says both; `remedy` where it says the first only."""
+    problem, _, rest = " ".join(str(refused).split()).partition(". ")
+    return f"{problem.rstrip('.')}.", rest.replace(". ", "; ") or remedy
+
+
+def without_password(text: str, url: str) -> str:
+    """`text` with the password of `url` taken out wherever it occurs."""
+    password = str(conninfo_to_dict(url).get("password") or "")
+    return text.replace(password, "***") if password else text
+
+
+def listed(things: Sequence[str]) -> str:
+    """'a', 'a and b' or 'a, b and c'."""
+    if len(things) < 2:
+        return "".join(things)
+    return f"{', '.join(things[:-1])} and {things[-1]}"
+
+
+def address(url: str) -> str:
+    """'host:port' or 'socket directory (port n)', as far as the URL says."""
+    parts = conninfo_to_dict(url)
+    host, port = str(parts.get("host") or parts.get("hostaddr") or ""), str(parts.get("port") or "5432")
+    if not host:
+        return f"the local socket (port {port})"
+    return f"{host} (port {port})" if host.startswith("/") else f"{host}:{port}"
+
+
+def quoted(identifier: str) -> str:
+    """An identifier as SQL writes it, for statements that a person is to run."""
+    return '"' + identifier.replace('"', '""') + '"'

@@ -1,0 +1,1 @@
+select seconds, who from sumaclock.oldest_transaction()

@@ -1,0 +1,1 @@
+notify sumaclock_doctor

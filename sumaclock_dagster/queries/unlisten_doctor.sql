@@ -1,0 +1,1 @@
+unlisten sumaclock_doctor
