@@ -79,23 +79,29 @@ def probe(url: str, patience_seconds: float = PATIENCE_SECONDS) -> Pooling:
         pooler = ours.info.backend_pid != backends[0]
         if len(set(backends)) > 1:
             return Pooling(pooler, "one session's statements reached several backends")
-        held: set[int] = set()
+        holders: dict[int, Connection] = {}
         for _ in range(HOLDERS):
-            backend = _hold(stack, url, patience_seconds)
-            if backend is None:
+            try:
+                held = _hold(stack, url, patience_seconds)
+            except psycopg.errors.ProtocolViolation:
+                return Pooling(pooler, "it refuses transactions")
+            if held is None:
                 break
-            if backend == backends[0] or backend in held:
+            backend, holder = held
+            if backend == backends[0] or backend in holders:
                 return Pooling(pooler, "two open sessions were given the same backend")
-            held.add(backend)
+            holders[backend] = holder
         # While others hold their backends in open transactions, only a session of our own still answers, and as before.
         if _ask_again(ours, patience_seconds) != backends[0]:
             return Pooling(pooler, "a session lost its backend while others were in a transaction")
+        if len(holders) < HOLDERS:
+            return Pooling(pooler, full=True)
         # Only now: in transaction pooling, a lock or a LISTEN would stay behind in somebody else's backend.
         if not _keeps_lock(ours, patience_seconds):
             return Pooling(pooler, "a session's advisory lock was gone with the next statement")
-        if not _hears(ours, url, patience_seconds):
+        if not _hears(ours, next(iter(holders.values())), patience_seconds):
             return Pooling(pooler, "a notification was not delivered")
-        return Pooling(pooler, full=len(held) < HOLDERS)
+        return Pooling(pooler)
 
 
 @contextmanager
@@ -109,13 +115,17 @@ def _session(url: str, patience_seconds: float) -> Iterator[Connection]:
         connection.close()
 
 
-def _hold(stack: ExitStack, url: str, patience_seconds: float) -> int | None:
-    """The backend of a further session that stays in an open transaction, or None when none is to be had."""
+def _hold(stack: ExitStack, url: str, patience_seconds: float) -> tuple[int, Connection] | None:
+    """A further session that stays in an open transaction, and its backend; None when none is to be had.
+
+    Raises ProtocolViolation in statement pooling, where there are no transactions."""
     try:
         holder = stack.enter_context(_session(url, patience_seconds))
         with _time_limit(holder, patience_seconds):
             holder.execute(query("begin"))
-            return _backend(holder)
+            return _backend(holder), holder
+    except psycopg.errors.ProtocolViolation:
+        raise
     except psycopg.OperationalError:
         return None
 
@@ -136,15 +146,15 @@ def _keeps_lock(ours: Connection, patience_seconds: float) -> bool:
     return held
 
 
-def _hears(ours: Connection, url: str, patience_seconds: float) -> bool:
-    with _session(url, patience_seconds) as other:
-        with _time_limit(ours, patience_seconds):
-            ours.execute(query("listen_to_doctor"))
-        with _time_limit(other, patience_seconds):
-            other.execute(query("notify_doctor"))
-        heard = any(True for _ in ours.notifies(timeout=patience_seconds, stop_after=1))
-        with _time_limit(ours, patience_seconds):
-            ours.execute(query("unlisten_doctor"))
+def _hears(ours: Connection, holder: Connection, patience_seconds: float) -> bool:
+    with _time_limit(ours, patience_seconds):
+        ours.execute(query("listen_to_doctor"))
+    with _time_limit(holder, patience_seconds):
+        holder.execute(query("notify_doctor"))
+        holder.execute(query("commit"))
+    heard = any(True for _ in ours.notifies(timeout=patience_seconds, stop_after=1))
+    with _time_limit(ours, patience_seconds):
+        ours.execute(query("unlisten_doctor"))
     return heard
 
 
