@@ -11,6 +11,13 @@
 -- On a cluster shared with others it takes no right away from them; what it narrows is said where it happens.
 
 \set ON_ERROR_STOP on
+do $$
+begin
+    if not (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then
+        raise exception 'first_boot.sql needs a superuser, and % is none.', current_user;
+    end if;
+end $$;
+
 \if :{?owner_role}
 \else
 \set owner_role sumaclock_owner
@@ -50,9 +57,6 @@ declare
     loaded_for text := current_setting('cron.database_name', true);
     too_strong text;
 begin
-    if not (select rolsuper from pg_roles where rolname = current_user) then
-        raise exception 'first_boot.sql needs a superuser, and % is none.', current_user;
-    end if;
     if loaded_for is null then
         raise exception 'pg_cron is not loaded on this server.'
             using hint = 'Install it, set shared_preload_libraries = ''pg_cron'' and cron.timezone = ''GMT'', and restart PostgreSQL.';
@@ -143,7 +147,7 @@ grant execute on function sumaclock.clock_settings() to :"owner_role", :"app_rol
 -- their statements as well. A session without snapshot and transaction number holds nothing back, however long it idles.
 create or replace function sumaclock.oldest_transaction() returns table (seconds double precision, who text)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-begin atomic
+as $$
     select extract(epoch from clock_timestamp() - held.since)::double precision, held.who
     from (
         select a.xact_start as since,
@@ -157,8 +161,8 @@ begin atomic
     ) as held
     where held.since is not null
     order by held.since
-    limit 1;
-end;
+    limit 1
+$$;
 select format('alter function sumaclock.oldest_transaction() owner to %I', current_user) \gexec
 comment on function sumaclock.oldest_transaction() is 'The transaction that holds back vacuum most: its age in seconds, and whose it is.';
 revoke all on function sumaclock.oldest_transaction() from public;

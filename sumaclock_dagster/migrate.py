@@ -10,6 +10,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row
 
 from sumaclock_dagster.db import Connection, query
@@ -101,9 +102,7 @@ def migrate(conn: Connection, files: Sequence[Migration]) -> list[str]:
 
 
 def _check_ground(conn: Connection) -> None:
-    row = conn.execute(query("read_migration_ground")).fetchone()
-    assert row is not None  # a select without from always has one row
-    database, role, owner, is_owner, app_role = row
+    database, role, owner, is_owner, app_role = conn.execute(query("read_migration_ground")).fetchall()[0]
     if owner is None:
         raise SumaclockError(
             f"Database '{database}' has no schema sumaclock. Run sql/first_boot.sql there first, as a superuser."
@@ -174,6 +173,11 @@ def _apply(conn: Connection, migration: Migration) -> None:
             # Names in migrations are schema-qualified; an empty path makes a forgotten schema an error, not a surprise.
             conn.execute(query("pin_search_path"))
             conn.execute(migration.sql, prepare=False)
+            if conn.info.transaction_status is not TransactionStatus.INTRANS:
+                raise SumaclockError(
+                    f"Migration {migration.name} ended its own transaction, so it may stand half applied. "
+                    "Take COMMIT and ROLLBACK out of the file, and undo by hand what it did."
+                )
             conn.execute(
                 query("record_migration"),
                 {"number": migration.number, "name": migration.name, "checksum": migration.checksum},

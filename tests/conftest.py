@@ -18,6 +18,7 @@ from sumaclock_dagster.embedded.binaries import Binaries, find_binaries
 from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.embedded.configuration import ClusterFile
 from sumaclock_dagster.embedded.creation import run_first_boot
+from sumaclock_dagster.embedded.places import Say, silent
 from sumaclock_dagster.migrate import load_migrations, migrate
 from sumaclock_dagster.settings import Settings
 
@@ -25,6 +26,7 @@ PREFIX = "sumaclock-test-"
 # Lost with the machine, which is what tests want; everything else is as users have it.
 TEST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 NEIGHBOUR = "neighbour"
+PG_BIN = "SUMACLOCK_PG_BIN"
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,13 @@ class AppDatabase:
 def _plain_environment() -> None:
     """Tests see no settings of the machine they run on."""
     for name in [name for name in os.environ if name.startswith(("SUMACLOCK_", "PG", "DAGSTER_"))]:
-        del os.environ[name]
+        if name != PG_BIN:
+            del os.environ[name]
 
 
 @pytest.fixture(scope="session")
 def binaries() -> Binaries:
-    return find_binaries(Path(os.environ["SUMACLOCK_PG_BIN"]) if "SUMACLOCK_PG_BIN" in os.environ else None)
+    return find_binaries(chosen_pg_bin())
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +71,7 @@ def cluster(_plain_environment: None) -> Iterator[TestCluster]:
     """A private cluster with pg_cron, removed at the end. The role `neighbour` may log in, but is not made here."""
     _remove_abandoned()
     home = new_home()
-    private = PrivateCluster(home, extra_settings=TEST_SETTINGS, extra_roles=(NEIGHBOUR,))
+    private = new_cluster(home)
     try:
         file = private.start()
         yield TestCluster(private, home, file, find_binaries(Path(file.bin_dir)))
@@ -131,12 +134,21 @@ def drop_app_database(cluster: TestCluster, name: str) -> None:
         conn.execute(f'drop database if exists "{name}" with (force)')
 
 
+def chosen_pg_bin() -> Path | None:
+    """The PostgreSQL that whoever runs the tests wants them to use."""
+    return Path(os.environ[PG_BIN]) if os.environ.get(PG_BIN) else None
+
+
 def new_home() -> Path:
     """A folder for a private cluster, marked with our process so that a later session can clean up after a crash."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     folder.chmod(0o711)
     (folder / "pid").write_text(str(os.getpid()))
     return folder
+
+
+def new_cluster(home: Path, say: Say = silent) -> PrivateCluster:
+    return PrivateCluster(home, say=say, pg_bin=chosen_pg_bin(), extra_settings=TEST_SETTINGS, extra_roles=(NEIGHBOUR,))
 
 
 def remove_cluster(private: PrivateCluster) -> None:

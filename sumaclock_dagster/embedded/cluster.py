@@ -25,11 +25,13 @@ from sumaclock_dagster.embedded.configuration import (
     write_cluster_file,
 )
 from sumaclock_dagster.embedded.creation import create_data_dir, data_version, run_first_boot, server_environment
-from sumaclock_dagster.embedded.places import Places, Say, ServerUser, choose_places, make_private, user_name
+from sumaclock_dagster.embedded.places import Places, Say, ServerUser, choose_places, make_private, silent, user_name
 from sumaclock_dagster.embedded.postmaster import (
     clear_stale_pid_file,
     find_postmaster,
+    is_alive,
     log_tail,
+    read_address,
     start_postmaster,
     stop_postmaster,
     wait_until_accepting,
@@ -62,7 +64,7 @@ class PrivateCluster:
         self,
         home: Path,
         *,
-        say: Say = lambda text: None,
+        say: Say = silent,
         pg_bin: Path | None = None,
         extra_settings: Mapping[str, str] | None = None,
         extra_roles: tuple[str, ...] = (),
@@ -77,21 +79,28 @@ class PrivateCluster:
     def start(self, timeout_seconds: float = 120) -> ClusterFile:
         """Make the cluster if there is none, start it if it does not run, bring roles, databases and schema up to date,
         and write cluster.json. Raises SumaclockError."""
-        places, user = choose_places(self.home, self._say)
-        with self._alone(places):
-            binaries = find_binaries(self._pg_bin, major=data_version(places.data_dir))
-            if data_version(places.data_dir) is None:
-                self._create(binaries, places, user)
-            file = self._running(places, binaries) or self._launch(binaries, places, user, timeout_seconds)
-            self._bring_up_to_date(binaries, file)
-            write_cluster_file(self.home, file)
+        try:
+            places, user = choose_places(self.home, self._say)
+            with self._alone(places):
+                return self._start(places, user, timeout_seconds)
+        except OSError as error:
+            raise SumaclockError(f"The private cluster in {self.home} can't be started: {error}") from error
+
+    def _start(self, places: Places, user: ServerUser, timeout_seconds: float) -> ClusterFile:
+        version = data_version(places.data_dir)
+        binaries = find_binaries(self._pg_bin, major=version)
+        if version is None:
+            self._create(binaries, places, user)
+        file = self._running(places, binaries, timeout_seconds) or self._launch(binaries, places, user, timeout_seconds)
+        self._bring_up_to_date(binaries, file)
+        write_cluster_file(self.home, file)
         return file
 
     def stop(self, fast_seconds: float = 30) -> bool:
         """Stop the server of this home, whoever started it. False when it was not running. Raises SumaclockError."""
         if not self.home.exists():
             return False
-        places, _ = choose_places(self.home, lambda text: None)
+        places, _ = choose_places(self.home, silent)
         with self._alone(places):
             process = find_postmaster(places.data_dir)
             if process is None:
@@ -106,7 +115,7 @@ class PrivateCluster:
         """What there is, without changing anything but an empty home."""
         if not self.home.exists():
             return ClusterStatus(False, None, None)
-        places, _ = choose_places(self.home, lambda text: None)
+        places, _ = choose_places(self.home, silent)
         process = find_postmaster(places.data_dir)
         exists = data_version(places.data_dir) is not None
         return ClusterStatus(exists, process.pid if process else None, read_cluster_file(self.home))
@@ -122,13 +131,20 @@ class PrivateCluster:
         self._say(f"Creating a private PostgreSQL {binaries.major} cluster in {places.data_dir}")
         create_data_dir(binaries, places.data_dir, user, sync=self._extra_settings.get("fsync") != "off")
 
-    def _running(self, places: Places, binaries: Binaries) -> ClusterFile | None:
+    def _running(self, places: Places, binaries: Binaries, timeout_seconds: float) -> ClusterFile | None:
         process = find_postmaster(places.data_dir)
         if process is None:
             return None
+        port, socket_dir = read_address(places.data_dir)
+        if not (socket_dir / f".s.PGSQL.{port}").exists():
+            # Cleaners of temporary folders take sockets along; only a restart brings one back.
+            self._say(f"PostgreSQL has lost its socket in {socket_dir}: restarting it")
+            stop_postmaster(process, fast_seconds=30)
+            return None
         self._say(f"PostgreSQL is running already (process {process.pid})")
-        port = int((places.data_dir / "postmaster.pid").read_text().splitlines()[3])
-        return cluster_file(port, places.socket_dir, places.data_dir, binaries.bin_dir)
+        file = cluster_file(port, socket_dir, places.data_dir, binaries.bin_dir)
+        # False: it was just shutting down.
+        return file if wait_until_accepting(process.is_running, file.superuser_url, timeout_seconds) else None
 
     def _launch(self, binaries: Binaries, places: Places, user: ServerUser, timeout_seconds: float) -> ClusterFile:
         self._say("Starting PostgreSQL")
@@ -140,11 +156,11 @@ class PrivateCluster:
             port = usable_port(wanted)
             self._configure(places, user, port)
             log_start = places.log_file.stat().st_size if places.log_file.exists() else 0
-            self._server = start_postmaster(
+            server = self._server = start_postmaster(
                 binaries.program("postgres"), places.data_dir, places.log_file, user, server_environment()
             )
             file = cluster_file(port, places.socket_dir, places.data_dir, binaries.bin_dir)
-            if wait_until_accepting(self._server, file.superuser_url, timeout_seconds):
+            if wait_until_accepting(is_alive(server), file.superuser_url, timeout_seconds):
                 return file
             # Somebody may have taken the port between the look and the start.
             if usable_port(port) == port:
@@ -155,7 +171,8 @@ class PrivateCluster:
         )
 
     def _configure(self, places: Places, user: ServerUser, port: int) -> None:
-        users = (user.name, user_name(os.geteuid()))
+        # Root may become any of them anyway; named here, a `sudo` needs no restart.
+        users = (user.name, user_name(os.geteuid()), "root")
         texts = {
             OWN_FILE: server_settings(port, places.socket_dir, self._extra_settings),
             "pg_hba.conf": access_rules(),

@@ -42,7 +42,7 @@ def create_data_dir(binaries: Binaries, data_dir: Path, user: ServerUser, *, syn
 
 
 def run_first_boot(binaries: Binaries, superuser_url: str, variables: Mapping[str, str] | None = None) -> None:
-    """Run sql/first_boot.sql through psql; `variables` replace its defaults. Raises SumaclockError with psql's words."""
+    """Run sql/first_boot.sql; `variables` replace its defaults. Raises SumaclockError with psql's words."""
     assigned = [f"--set={name}={value}" for name, value in (variables or {}).items()]
     command = [
         binaries.program("psql"),

@@ -21,6 +21,10 @@ SYSTEM_HOME = Path("/var/lib/sumaclock")
 Say = Callable[[str], None]
 
 
+def silent(_text: str) -> None:
+    """Say nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerUser:
     """The operating system's user that the server runs as. `switch`: keyword arguments for subprocess."""
@@ -55,12 +59,12 @@ class Places:
         return self.home / "postgres.log"
 
 
-def server_user(data_dir: Path) -> ServerUser:
+def server_user(data_dir: Path | None = None) -> ServerUser:
     """Whoever owns `data_dir`; before it exists the invoking user, or `postgres` for root, whom PostgreSQL refuses.
 
     Raises SumaclockError without such a user, and for somebody else's data."""
     uid = os.geteuid()
-    owner = data_dir.stat().st_uid if data_dir.exists() else None
+    owner = data_dir.stat().st_uid if data_dir and data_dir.exists() else None
     if owner not in (None, uid) and uid != 0:
         raise SumaclockError(
             f"The cluster in {data_dir} belongs to user {user_name(owner)}. Run as that user, or choose another "
@@ -105,7 +109,7 @@ def choose_places(home: Path, say: Say) -> tuple[Places, ServerUser]:
 
 
 def make_private(folder: Path, user: ServerUser) -> None:
-    """Make `folder` if need be: the server's own and closed to others. Raises SumaclockError if it is somebody else's."""
+    """Make `folder`, if need be, the server's own and closed to others. SumaclockError if it is somebody else's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = folder.lstat()
     if folder.is_symlink() or state.st_uid not in (os.geteuid(), user.uid):

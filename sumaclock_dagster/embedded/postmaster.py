@@ -6,9 +6,10 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import psycopg
 
 from sumaclock_dagster.db import connect
@@ -28,6 +29,12 @@ def find_postmaster(data_dir: Path) -> psutil.Process | None:
         return process if _works_in(process, data_dir) else None
     except (OSError, ValueError, psutil.Error):
         return None
+
+
+def read_address(data_dir: Path) -> tuple[int, Path]:
+    """Port and socket folder of the running server of `data_dir`, from its postmaster.pid."""
+    lines = (data_dir / "postmaster.pid").read_text().splitlines()
+    return int(lines[3]), Path(lines[4])
 
 
 def clear_stale_pid_file(data_dir: Path, timeout_seconds: float = 20) -> None:
@@ -51,7 +58,7 @@ def clear_stale_pid_file(data_dir: Path, timeout_seconds: float = 20) -> None:
 def start_postmaster(
     postgres: str, data_dir: Path, log_file: Path, user: ServerUser, environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start the server in a session of its own, so that a Ctrl-C here does not reach it. Its output goes to `log_file`."""
+    """Start the server in a session of its own, so that a Ctrl-C here does not reach it. It writes to `log_file`."""
     if log_file.exists() and log_file.stat().st_size > LOG_MAX_BYTES:
         log_file.replace(log_file.with_suffix(".log.1"))
     with log_file.open("ab") as log:
@@ -67,11 +74,15 @@ def start_postmaster(
         )
 
 
-def wait_until_accepting(server: subprocess.Popen[bytes], url: str, timeout_seconds: float) -> bool:
+def is_alive(server: subprocess.Popen[bytes]) -> Callable[[], bool]:
+    return lambda: server.poll() is None
+
+
+def wait_until_accepting(alive: Callable[[], bool], url: str, timeout_seconds: float) -> bool:
     """True when the server accepts a login at `url`; False when it ended instead. Raises SumaclockError on time-out
     (recovery after a crash may take minutes with much to replay)."""
     deadline = time.monotonic() + timeout_seconds
-    while server.poll() is None:
+    while alive():
         try:
             connect(url, "sumaclock start").close()
         except psycopg.OperationalError as error:
