@@ -42,6 +42,7 @@ class Finisher:
         log: logging.Logger,
         give_up: Callable[[], bool],
         flushed: Callable[[], None],
+        spawn: Callable[[str, Callable[[], None]], threading.Thread],
     ) -> None:
         self._session = session
         self._worker_id = worker_id
@@ -54,10 +55,10 @@ class Finisher:
         self._give_up = give_up
         self._flushed = flushed
         self._queue: SimpleQueue[HeldRun | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="sumaclock-finisher", daemon=True)
+        self._spawn = spawn
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = self._spawn("finisher", self._run)
 
     def put(self, held: HeldRun) -> None:
         """Take over a run whose outcome is set."""

@@ -35,32 +35,38 @@ class HeldRun:
 
 
 class HeldRuns:
-    """All held runs by id. Plain dict operations are atomic, so that no run waits for a lock.
+    """All held runs. They are known by their claim, not by their run's id: a run may come back to a worker that lost
+    it, while the handler of the lost claim is still at work. Plain set operations are atomic, so no run waits for a
+    lock.
 
     `end` gives a run to exactly one caller: the thread that executed it, or the keeper when its time is over.
     """
 
     def __init__(self) -> None:
-        self._open: dict[int, HeldRun] = {}
-        self._all: dict[int, HeldRun] = {}
+        self._open: set[HeldRun] = set()
+        self._all: set[HeldRun] = set()
 
     def add(self, held: HeldRun) -> None:
-        self._all[held.run.id] = held
-        self._open[held.run.id] = held
+        self._all.add(held)
+        self._open.add(held)
 
     def end(self, held: HeldRun) -> bool:
         """True for the one caller that may say how the run ended."""
-        return self._open.pop(held.run.id, None) is held
+        try:
+            self._open.remove(held)
+        except KeyError:
+            return False
+        return True
 
     def forget(self, held: HeldRun) -> None:
         """Its outcome is written, or its claim was lost or given back."""
-        self._all.pop(held.run.id, None)
+        self._all.discard(held)
 
     def open(self) -> list[HeldRun]:
-        return list(self._open.copy().values())
+        return list(self._open.copy())
 
     def ids(self) -> list[int]:
-        return list(self._all.copy())
+        return [held.run.id for held in self._all.copy()]
 
     @property
     def open_count(self) -> int:

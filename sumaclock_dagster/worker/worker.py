@@ -73,6 +73,7 @@ class Worker:
             self._log,
             self._out_of_time,
             lambda: self._claimer.room(),
+            self._thread,
         )
         self._hands = Hands(
             settings.handler_threads,
