@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -22,7 +22,6 @@ from uuid import UUID
 import dagster as dg
 import psutil
 import pytest
-from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.model import Run, RunStatus
@@ -68,7 +67,7 @@ class Stack:
     instance: dg.DagsterInstance
     code_server: subprocess.Popen[bytes]
     daemon: subprocess.Popen[bytes]
-    stopped: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    left_alone: list[psutil.Process] = field(default_factory=list)
 
     def add_job(self, kind: str, payload: object = None, schedule: str = "0 0 1 1 *") -> UUID:
         row = self.app.execute(
@@ -117,11 +116,11 @@ class Stack:
     def write_handlers(self, version: str) -> None:
         (self.folder / "e2e_handlers.py").write_text(HANDLERS.format(version=version))
 
-    def restart_code_server(self) -> None:
-        """As a deployment does: the old code server ends when its workers have, the new one takes its port."""
-        self.code_server.terminate()
-        self.stopped.append(self.code_server)
-        until(lambda: not _is_listening(self.port), 20, "the old code server to give up its port")
+    def replace_code_server(self) -> None:
+        """Another code server takes the place of this one, which dies while its workers live on."""
+        self.left_alone += psutil.Process(self.code_server.pid).children(recursive=True)
+        self.code_server.kill()
+        self.code_server.wait(10)
         self.code_server = start_code_server(self.folder, self.environment, self.port)
 
     def logs(self) -> str:
@@ -151,7 +150,7 @@ def stack(cluster: TestCluster) -> Iterator[Stack]:
             yield running
     finally:
         os.environ.pop("SUMACLOCK_DAGSTER_DATABASE_URL", None)
-        stop([daemon, *running.stopped, running.code_server] if running else processes)
+        stop([daemon, running.code_server] if running else processes, running.left_alone if running else ())
         drop_app_database(cluster, name)
         with connect(cluster.file.superuser_url, "test clean-up") as conn:
             conn.execute(f'drop database if exists "{name}_dagster" with (force)')
@@ -201,9 +200,9 @@ def start(folder: Path, environment: dict[str, str], name: str, *arguments: str)
         )
 
 
-def stop(processes: list[subprocess.Popen[bytes]]) -> None:
+def stop(processes: list[subprocess.Popen[bytes]], left_alone: Iterable[psutil.Process]) -> None:
     """End the processes and everything that they started."""
-    family = [child for process in processes for child in _family(process.pid)]
+    family = [*left_alone, *(child for process in processes for child in _family(process.pid))]
     for process in family:
         _signal(process, signal.SIGTERM)
     _, alive = psutil.wait_procs(family, timeout=15)
@@ -276,7 +275,7 @@ def test_what_a_worker_did_is_in_dagster(stack: Stack) -> None:
     bad = stack.ended(fire(stack.app, failing))
 
     def observed() -> dict[int, dict[str, object]]:
-        records = stack.instance.fetch_observations("cron_runs", limit=50).records
+        records = stack.instance.fetch_observations(dg.AssetKey("cron_runs"), limit=50).records
         found: dict[int, dict[str, object]] = {}
         for record in records:
             observation = record.asset_observation
@@ -339,6 +338,24 @@ def test_a_killed_worker_is_replaced_and_its_run_released(stack: Stack) -> None:
     assert stack.dagster_ended(worker).status is dg.DagsterRunStatus.FAILURE
 
 
+def test_a_worker_that_its_machine_stops_ends_in_good_order(stack: Stack) -> None:
+    worker = stack.worker()
+    gate = stack.folder / "gate_stop"
+    run_id = fire(stack.app, stack.add_job("gated", {"gate": str(gate)}))
+    stack.running(run_id, worker)
+    process = psutil.Process(worker.pid)
+
+    process.terminate()
+    process.terminate()
+
+    dagster_run = stack.dagster_ended(worker)
+    assert dagster_run.status is dg.DagsterRunStatus.SUCCESS, "nobody cancelled it, and nothing failed"
+    run = stack.running(run_id, stack.worker(besides=worker.id))
+    assert (run.attempts, run.lost) == (1, 0)
+    gate.touch()
+    assert stack.ended(run_id).status is RunStatus.DONE
+
+
 def test_workers_of_older_code_retire_after_a_deployment(stack: Stack) -> None:
     worker = stack.worker()
     gate = stack.folder / "gate_code"
@@ -346,7 +363,7 @@ def test_workers_of_older_code_retire_after_a_deployment(stack: Stack) -> None:
     stack.running(run_id, worker)
 
     stack.write_handlers("two")
-    stack.restart_code_server()
+    stack.replace_code_server()
 
     successor = stack.worker(besides=worker.id, timeout_seconds=60)
     assert successor.code_version != worker.code_version
@@ -356,4 +373,3 @@ def test_workers_of_older_code_retire_after_a_deployment(stack: Stack) -> None:
     assert stack.dagster_ended(worker, 60).status is dg.DagsterRunStatus.SUCCESS
     run = stack.ended(fire(stack.app, stack.add_job("gated", {"gate": str(gate)})))
     assert run.result == {"version": "two"}
-    assert json.loads(stack.dagster_run(successor).tags[GRPC_INFO_TAG])["port"] == stack.port
