@@ -1,0 +1,145 @@
+"""What the commands share: sessions, refusals, options, and the forms of times and texts."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
+import psycopg
+from psycopg import errors
+from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from sumaclock_dagster.clock.pg_cron import Clock, open_clock
+from sumaclock_dagster.clock.reach import connect_or_refuse
+from sumaclock_dagster.db import Connection
+from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.settings import Settings
+
+WIDTH = 100
+
+
+class RefusingGroup(click.Group):
+    """A group whose commands end with exit code 1 and one line on stderr when a rule or the database refuses."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SumaclockError as error:
+            raise click.ClickException(str(error)) from None
+        except ValidationError as error:
+            raise click.ClickException(_invalid_settings(error)) from None
+        except (errors.UndefinedTable, errors.InvalidSchemaName):
+            raise click.ClickException("The app database has no sumaclock tables; run `sumaclock migrate`.") from None
+        except psycopg.Error as error:
+            said = error.diag.message_primary or str(error).partition("\n")[0]
+            raise click.ClickException(f"PostgreSQL refused: {said}. `sumaclock doctor` says more.") from None
+
+
+def _invalid_settings(error: ValidationError) -> str:
+    faults = (f"SUMACLOCK_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors())
+    return "; ".join(faults) + "."
+
+
+@contextmanager
+def app_session() -> Iterator[Connection]:
+    """An open connection to the app database that the environment names."""
+    with connect_or_refuse(Settings().app_url, "sumaclock cli", "SUMACLOCK_DATABASE_URL") as app:
+        yield app
+
+
+@contextmanager
+def clock_session() -> Iterator[tuple[Connection, Clock]]:
+    """The app database and its clock."""
+    with app_session() as app, open_clock(app, Settings().cron_url) as clock:
+        yield app, clock
+
+
+class ZoneName(click.ParamType[Any]):
+    """An IANA time zone."""
+
+    name = "zone"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tzinfo):
+            return value
+        try:
+            return ZoneInfo(value)
+        except (KeyError, ValueError, OSError):
+            self.fail(f"{value!r} is no IANA time zone; write for example Europe/Madrid.", param, ctx)
+
+
+Command = Callable[..., Any]
+
+
+def json_option(command: Command) -> Command:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON with times in ISO 8601, UTC.")(command)
+
+
+def tz_option(command: Command) -> Command:
+    return click.option("--tz", type=ZoneName(), help="Your IANA time zone. Default: the system's.")(command)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Shows times in UTC and in the viewer's zone (None: the system's)."""
+
+    zone: tzinfo | None
+
+    def utc(self, moment: datetime) -> str:
+        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+    def local(self, moment: datetime) -> str:
+        return f"{moment.astimezone(self.zone):%Y-%m-%d %H:%M:%S %Z}"
+
+    def minutes(self, moment: datetime) -> str:
+        """Both, on two lines and to the minute."""
+        utc = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        local = f"{moment.astimezone(self.zone):%Y-%m-%d %H:%M %Z}"
+        return utc if utc == local else f"{utc}\n{local}"
+
+    def both(self, moment: datetime | None) -> str:
+        """UTC, then local time where the viewer is not in UTC; a dash for no time."""
+        if moment is None:
+            return "—"
+        utc, local = self.utc(moment), self.local(moment)
+        return utc if utc == local else f"{utc} = {local}"
+
+
+def console() -> Console:
+    """Tables fit 100 columns, or the terminal where that is narrower; a pipe has no width and gets 100."""
+    found = Console(highlight=False, markup=False, emoji=False)
+    return Console(
+        width=min(WIDTH, found.width) if found.is_terminal else WIDTH, highlight=False, markup=False, emoji=False
+    )
+
+
+def plain(value: object, style: str = "") -> Text:
+    """Text of anybody's making, without the control and direction characters that could forge what is on screen."""
+    shown = (
+        char if char == "\n" or unicodedata.category(char)[0] != "C" else f"\\x{ord(char):02x}" for char in str(value)
+    )
+    return Text("".join(shown), style=style)
+
+
+def print_json(value: Any, *, one_line: bool = False) -> None:
+    click.echo(json.dumps(value, indent=None if one_line else 2))
+
+
+def duration(seconds: float | None) -> str:
+    """'12 ms', '3.4 s', '5 min', '2.1 h' or '3 d'; a dash for none."""
+    if seconds is None:
+        return "—"
+    for unit, size in (("d", 172_800), ("h", 7_200), ("min", 300)):
+        if abs(seconds) >= size:
+            divisor = {"d": 86_400, "h": 3_600, "min": 60}[unit]
+            return f"{seconds / divisor:.1f} {unit}"
+    return f"{seconds:.1f} s" if abs(seconds) >= 1 else f"{seconds * 1000:.0f} ms"
