@@ -1,10 +1,13 @@
-"""Looking things up in what the doctor found."""
+"""What the doctor's tests share: looking things up in its findings, and a database for a whole module."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from sumaclock_dagster.doctor import CheckOutcome, CheckResult
+from tests.conftest import AppDatabase, TestCluster, drop_app_database, make_app_database
 
 
 def by_name(results: Iterable[CheckResult]) -> dict[str, CheckResult]:
@@ -27,3 +30,12 @@ def sentences(result: CheckResult) -> tuple[str, str]:
         assert "\n" not in sentence, sentence
         assert "Traceback" not in sentence
     return result.problem, result.remedy
+
+
+@contextmanager
+def shared_app_database(cluster: TestCluster) -> Iterator[AppDatabase]:
+    name = f"t_{uuid.uuid4().hex[:10]}"
+    try:
+        yield make_app_database(cluster, name)
+    finally:
+        drop_app_database(cluster, name)

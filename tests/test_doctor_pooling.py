@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -13,7 +14,15 @@ from sumaclock_dagster.doctor.pooling import Pooling, probe
 from sumaclock_dagster.embedded.configuration import APP_ROLE
 from tests.bouncer import PROGRAM, WHY_SKIPPED, bouncer, through
 from tests.conftest import AppDatabase, TestCluster
-from tests.doctor_results import by_name, problem_of
+from tests.doctor_results import by_name, problem_of, shared_app_database
+
+
+@pytest.fixture(scope="module")
+def app_db(cluster: TestCluster) -> Iterator[AppDatabase]:
+    """One for all tests here: they only look at it."""
+    with shared_app_database(cluster) as app_db:
+        yield app_db
+
 
 needs_bouncer = pytest.mark.skipif(PROGRAM is None, reason=WHY_SKIPPED)
 

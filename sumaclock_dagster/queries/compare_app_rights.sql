@@ -1,6 +1,10 @@
 -- Rights in the app database that the current role lacks (needed) or has beyond its need (not needed), each with the
 -- statement that mends it. The migrations ledger is the owner's: the app role reads it only.
-with relation as (
+with owner as (
+    select case when nspowner = (select oid from pg_catalog.pg_roles where rolname = current_user) then 'sumaclock_owner'
+                else pg_catalog.pg_get_userbyid(nspowner)::text end as name
+    from pg_catalog.pg_namespace where nspname = 'sumaclock'
+), relation as (
     select c.oid, c.relowner, pg_catalog.format('sumaclock.%I', c.relname) as name, c.relkind,
            case when c.relname = 'migrations' or c.relkind in ('v', 'm') then array['SELECT']
                 else array['SELECT', 'INSERT', 'UPDATE', 'DELETE'] end as needed
@@ -38,12 +42,15 @@ where datname = pg_catalog.current_database() and pg_catalog.has_database_privil
 union all
 select pg_catalog.format('ownership of %s', owned.name), owned.statement, false
 from (
-    select relation.name, relation.relowner as owner, pg_catalog.format('alter %s %s owner to sumaclock_owner;',
-               case relation.relkind when 'v' then 'view' when 'm' then 'materialized view' else 'table' end, relation.name) as statement
-    from relation
+    -- A new owner takes the rights of the old one with it, so they are given back.
+    select relation.name, relation.relowner as owner,
+           pg_catalog.format('alter table %s owner to %I; grant %s on %s to %I;', relation.name, owner.name,
+                             pg_catalog.lower(pg_catalog.array_to_string(relation.needed, ', ')), relation.name, current_user) as statement
+    from relation, owner
     union all
-    select 'schema sumaclock', nspowner, 'alter schema sumaclock owner to sumaclock_owner;'
-    from pg_catalog.pg_namespace where nspname = 'sumaclock'
+    select 'schema sumaclock', nspowner,
+           pg_catalog.format('alter schema sumaclock owner to %I; grant usage on schema sumaclock to %I;', owner.name, current_user)
+    from pg_catalog.pg_namespace, owner where nspname = 'sumaclock'
     union all
     select 'the database', datdba, pg_catalog.format('alter database %I owner to %I;', datname, (select rolname from pg_catalog.pg_roles where oid = 10))
     from pg_catalog.pg_database where datname = pg_catalog.current_database()
