@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -278,13 +279,15 @@ def test_check_passes_or_refuses_whatever_it_is_given(schedule: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def clock(cluster: TestCluster) -> Clock:
-    return Clock(cluster.file.cron_database_url, "postgres")
+def clock(cluster: TestCluster) -> Iterator[Clock]:
+    with Clock(cluster.file.cron_database_url, "postgres") as clock:
+        yield clock
 
 
 @pytest.fixture(scope="module")
-def pg_cron(cluster: TestCluster) -> Connection:
-    return connect(cluster.file.superuser_url, "test pg_cron")
+def pg_cron(cluster: TestCluster) -> Iterator[Connection]:
+    with connect(cluster.file.superuser_url, "test pg_cron") as conn:
+        yield conn
 
 
 def takes(pg_cron: Connection, schedule: str) -> bool:
