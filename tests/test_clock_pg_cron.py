@@ -61,8 +61,10 @@ def test_a_clock_job_that_somebody_switched_off_is_active_again(clock: Clock, cr
 
 
 def neighbours(name: str, ours: list[UUID]) -> list[tuple[str | None, str, str]]:
-    """(job name, database, role) of clock jobs that look like ours and are not. All roles exist: the row of one that does
-    not stops pg_cron for everybody."""
+    """(job name, database, role) of clock jobs that look like ours and are not.
+
+    All the roles exist: one row whose role does not would stop pg_cron for everybody.
+    """
     job_id, upper = ours[0], str(ours[0]).upper()
     pattern = name.replace("_", "X")
     return [

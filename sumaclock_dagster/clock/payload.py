@@ -14,7 +14,7 @@ INT_MAX = 10**1000
 
 
 def payload_json(payload: Any) -> str:
-    """The payload as JSON text that PostgreSQL stores unchanged.
+    """The payload as JSON text that PostgreSQL stores (where numbers are decimal: 1e20 comes back as an integer).
 
     Raises SumaclockError that says where in the payload the fault is: NUL, lone surrogate, NaN or infinity, a value
     that JSON has no form for, nesting over 100 levels, or more than 1,000,000 bytes.
