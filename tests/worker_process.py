@@ -32,7 +32,7 @@ def effect_handlers(url: str) -> Handlers:
             "insert into public.effects (run_id, attempt, pid) values (%s, %s, %s)", [run.id, run.attempt, os.getpid()]
         )
 
-    @handlers.register("effect")
+    @handlers.register("effect", max_attempts=20, backoff_seconds=0.1, backoff_max_seconds=0.5)
     def effect(run: HandlerRun) -> int:
         note(run)
         return run.id
