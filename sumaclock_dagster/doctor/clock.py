@@ -58,7 +58,10 @@ def extension(context: Context) -> Finding:
 
 def time_zone(context: Context) -> Finding:
     # 1.4 has no such setting: it counts in GMT.
-    zone = _settings(context).get("cron.timezone", "GMT")
+    return judge_zone(_settings(context).get("cron.timezone", "GMT"))
+
+
+def judge_zone(zone: str) -> Finding:
     if zone.lower() in UTC_NAMES:
         return Finding(f"pg_cron counts in {zone}")
     return Finding(
@@ -87,7 +90,7 @@ def job_names(context: Context) -> Finding:
     return Finding(
         f"a database name of {size} bytes",
         f"The database name '{name}' has {size} bytes, and clock jobs have room for {DATABASE_NAME_MAX_BYTES}.",
-        "As a superuser run `alter database ... rename to ...`, or use another app database.",
+        f"Make an app database with a shorter name by sql/first_boot.sql, or as a superuser rename {quoted(name)}.",
     )
 
 

@@ -23,8 +23,6 @@ UNITS = {"seconds": "seconds", "days": "days", "bytes": "bytes"}
 PAIRS = (
     ("claim_batch", "claim_batch_max"),
     ("min_workers", "max_workers"),
-    ("heartbeat_seconds", "dead_session_seconds"),
-    ("dead_session_seconds", "lease_seconds"),
     ("replace_ahead_seconds", "worker_life_seconds"),
 )
 
@@ -64,7 +62,8 @@ def allowed(name: str) -> str:
             high = f"up to {bound.le:,}"
         elif isinstance(bound, Lt):
             high = f"below {bound.lt:,}"
-    return " ".join(filter(None, (number, " and ".join(filter(None, (low, high))))))
+    between = " and " if low.startswith("above") and high else " "
+    return f"{number} {low}{between}{high}".strip()
 
 
 def _default(name: str) -> str:

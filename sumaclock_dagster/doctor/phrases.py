@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from psycopg.conninfo import conninfo_to_dict
+
+# Not the end of an ellipsis.
+SENTENCE_END = re.compile(r"(?<!\.)\. ")
 
 
 def one_line(error: BaseException | str) -> str:
@@ -15,8 +19,8 @@ def one_line(error: BaseException | str) -> str:
 
 def two_sentences(refused: BaseException, remedy: str) -> tuple[str, str]:
     """What is wrong and what to do, of an error that says both; `remedy` where it says the first only."""
-    problem, _, rest = " ".join(str(refused).split()).partition(". ")
-    return f"{problem.rstrip('.')}.", rest.replace(". ", "; ") or remedy
+    sentences = SENTENCE_END.split(" ".join(str(refused).split()))
+    return f"{sentences[0].rstrip('.')}.", ", then: ".join(sentences[1:]) or remedy
 
 
 def without_password(text: str, url: str) -> str:
