@@ -17,9 +17,13 @@ from sumaclock_dagster.settings import Settings
 
 @dg.definitions
 def definitions() -> dg.Definitions:
-    """Reads the environment and loads the handlers; connects to nothing. Raises SumaclockError for a handlers entry
-    that can't be loaded, which Dagster shows as the code location's error."""
-    settings = Settings()
+    """What the code server serves, with settings from the environment. Connects to nothing. Raises SumaclockError for a
+    SUMACLOCK_HANDLERS entry that can't be loaded, which Dagster shows as the code location's error."""
+    return build(Settings())
+
+
+def build(settings: Settings) -> dg.Definitions:
+    """Load the handlers that `settings` names, and put everything together."""
     sumaclock = Sumaclock(
         settings=settings,
         handlers=load_handlers(settings.handlers, own_handlers()),

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -28,9 +26,9 @@ from sumaclock_dagster.model import Run, RunStatus
 from sumaclock_dagster.queue.runs import fire, get_run, list_runs
 from sumaclock_dagster.queue.workers import WorkerRow, live_workers
 from tests.conftest import AppDatabase, TestCluster, drop_app_database, make_app_database
+from tests.dagster_storage import ROOT, dagster_home, dagster_instance
 from tests.waiting import until
 
-ROOT = Path(__file__).parent.parent
 # A handler that works until a file exists, so that a test says when it ends.
 HANDLERS = """
 from pathlib import Path
@@ -131,41 +129,27 @@ class Stack:
 @pytest.fixture(scope="module")
 def stack(cluster: TestCluster) -> Iterator[Stack]:
     name = f"t_{uuid.uuid4().hex[:10]}"
-    folder = Path(tempfile.mkdtemp(prefix="sumaclock-e2e-"))
     processes: list[subprocess.Popen[bytes]] = []
     running: Stack | None = None
-    try:
-        db = make_app_database(cluster, name)
-        dagster_url = make_dagster_database(cluster, f"{name}_dagster")
-        environment = make_environment(folder, db, dagster_url)
-        port = int(environment["SUMACLOCK_CODE_SERVER_PORT"])
-        (folder / "e2e_handlers.py").write_text(HANDLERS.format(version="one"))
-        code_server = start_code_server(folder, environment, port)
-        processes.append(code_server)
-        daemon = start(folder, environment, "daemon", "-m", "dagster._daemon", "run", "-w", "workspace.yaml")
-        processes.append(daemon)
-        os.environ["SUMACLOCK_DAGSTER_DATABASE_URL"] = dagster_url
-        with dg.DagsterInstance.from_config(str(folder)) as instance, connect(db.app_url, "test e2e") as app:
-            running = Stack(folder, db, app, environment, port, instance, code_server, daemon)
-            yield running
-    finally:
-        os.environ.pop("SUMACLOCK_DAGSTER_DATABASE_URL", None)
-        stop([daemon, running.code_server] if running else processes, running.left_alone if running else ())
-        drop_app_database(cluster, name)
-        with connect(cluster.file.superuser_url, "test clean-up") as conn:
-            conn.execute(f'drop database if exists "{name}_dagster" with (force)')
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def make_dagster_database(cluster: TestCluster, name: str) -> str:
-    with connect(cluster.file.superuser_url, "test create") as conn:
-        conn.execute(f'create database "{name}" owner sumaclock_dagster')
-    return cluster.file.dagster_database_url.replace("/sumaclock_dagster?", f"/{name}?")
+    with dagster_home(cluster, f"{name}_dagster") as (folder, dagster_url):
+        try:
+            db = make_app_database(cluster, name)
+            environment = make_environment(folder, db, dagster_url)
+            port = int(environment["SUMACLOCK_CODE_SERVER_PORT"])
+            (folder / "e2e_handlers.py").write_text(HANDLERS.format(version="one"))
+            code_server = start_code_server(folder, environment, port)
+            processes.append(code_server)
+            daemon = start(folder, environment, "daemon", "-m", "dagster._daemon", "run", "-w", "workspace.yaml")
+            processes.append(daemon)
+            with dagster_instance(folder, dagster_url) as instance, connect(db.app_url, "test e2e") as app:
+                running = Stack(folder, db, app, environment, port, instance, code_server, daemon)
+                yield running
+        finally:
+            stop([daemon, running.code_server] if running else processes, running.left_alone if running else ())
+            drop_app_database(cluster, name)
 
 
 def make_environment(folder: Path, db: AppDatabase, dagster_url: str) -> dict[str, str]:
-    for file in ("dagster.yaml", "workspace.yaml"):
-        shutil.copy(ROOT / file, folder / file)
     return {
         **os.environ,
         **FAST,

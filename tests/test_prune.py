@@ -33,7 +33,7 @@ def last(app: Connection, days: int = 30, batch: int = 1000) -> Pruned:
 
 
 def count(app: Connection, table: str) -> int:
-    row = app.execute(f"select count(*) from sumaclock.{table}").fetchone()  # noqa: S608  (a name of this file)
+    row = app.execute(f"select count(*) from sumaclock.{table}").fetchone()
     assert row is not None
     return int(row[0])
 

@@ -29,7 +29,7 @@ class Sumaclock:
             connection = connect(self.settings.app_url, f"sumaclock {purpose}")
         except psycopg.OperationalError as error:
             raise SumaclockError(
-                f"The app database can't be reached: {str(error).strip()} "
+                f"The app database can't be reached: {' '.join(str(error).split())} "
                 "Nothing is lost: runs wait in it. `sumaclock doctor` says what is wrong."
             ) from error
         with connection:
