@@ -104,7 +104,7 @@ def _asked_folders(server: Binaries) -> tuple[Path, Path] | None:
 def _guessed_folders(server: Binaries) -> tuple[Path, Path]:
     """Debian keeps pg_config in a development package, so a server may stand there without it."""
     home = server.bin_dir.resolve().parent
-    shares = (home.parent.parent / "share" / "postgresql" / home.name, home / "share", home / "share" / "postgresql")
+    shares = (home.parents[2] / "share" / "postgresql" / home.name, home / "share", home / "share" / "postgresql")
     share = next((folder for folder in shares if (folder / "extension").is_dir()), shares[0])
     libraries = next(
         (folder for folder in (home / "lib" / "postgresql", home / "lib") if folder.is_dir()), home / "lib"
@@ -129,8 +129,8 @@ def _what_is_missing(preferred: Path | None, major: int | None, servers: list[Bi
         )
     where = f" in {preferred}" if preferred else ""
     wanted = f"PostgreSQL {major}" if major else "PostgreSQL"
-    matching = [server for server in servers if major in (None, server.major)]
-    fitting = major or max((server.major for server in matching), default=None)
+    matching = sorted((server for server in servers if major in (None, server.major)), key=lambda server: server.major)
+    fitting = matching[-1].major if matching else major
     needed = packages_to_install(fitting)
     if matching:
         missing = f"{wanted} is there{where} ({matching[-1].bin_dir}), but without pg_cron"

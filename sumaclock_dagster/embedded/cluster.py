@@ -27,7 +27,7 @@ from sumaclock_dagster.embedded.configuration import (
 from sumaclock_dagster.embedded.creation import create_data_dir, data_version, run_first_boot, server_environment
 from sumaclock_dagster.embedded.places import Places, Say, ServerUser, choose_places, make_private, silent, user_name
 from sumaclock_dagster.embedded.postmaster import (
-    clear_stale_pid_file,
+    clear_after_crash,
     find_postmaster,
     is_alive,
     log_tail,
@@ -148,8 +148,8 @@ class PrivateCluster:
 
     def _launch(self, binaries: Binaries, places: Places, user: ServerUser, timeout_seconds: float) -> ClusterFile:
         self._say("Starting PostgreSQL")
-        clear_stale_pid_file(places.data_dir)
         make_private(places.socket_dir, user)
+        clear_after_crash(places.data_dir, places.socket_dir)
         before = read_cluster_file(self.home)
         wanted = before.port if before else None
         for _ in range(START_ATTEMPTS):

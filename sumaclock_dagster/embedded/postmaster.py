@@ -37,12 +37,13 @@ def read_address(data_dir: Path) -> tuple[int, Path]:
     return int(lines[3]), Path(lines[4])
 
 
-def clear_stale_pid_file(data_dir: Path, timeout_seconds: float = 20) -> None:
-    """After a crash: wait for orphaned backends to notice it, then remove a postmaster.pid that nobody owns.
+def clear_after_crash(data_dir: Path, socket_dir: Path, timeout_seconds: float = 20) -> None:
+    """Wait for orphaned backends to notice the crash, then remove the lock files that it left. PostgreSQL itself would
+    keep to them when their process id is a zombie's or, after a restart of the machine, anybody's.
 
-    Raises SumaclockError when backends stay. Does nothing while the server runs."""
+    Call it only while the server does not run. Raises SumaclockError when backends stay."""
     pid_file = data_dir / "postmaster.pid"
-    if find_postmaster(data_dir) or not pid_file.exists():
+    if not pid_file.exists():
         return
     deadline = time.monotonic() + timeout_seconds
     while orphans := [process.pid for process in psutil.process_iter() if _works_in(process, data_dir)]:
@@ -52,7 +53,8 @@ def clear_stale_pid_file(data_dir: Path, timeout_seconds: float = 20) -> None:
                 "End them, then start again."
             )
         threading.Event().wait(POLL_SECONDS)
-    pid_file.unlink(missing_ok=True)
+    for left_behind in (pid_file, *socket_dir.glob(".s.PGSQL.*")):
+        left_behind.unlink(missing_ok=True)
 
 
 def start_postmaster(
