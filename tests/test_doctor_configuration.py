@@ -144,3 +144,14 @@ def test_handlers_that_do_not_load(app_db: AppDatabase, module: Path, spec: str,
     assert named in problem
     assert "SUMACLOCK_HANDLERS" in problem + remedy or "module" in remedy
     assert results["app database"].outcome is CheckOutcome.OK
+
+
+def test_handlers_in_the_current_folder_load_as_in_dagster_s_code_server(
+    app_db: AppDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "doctor_folder_handlers.py").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    settings = app_db.settings.model_copy(update={"handlers": "doctor_folder_handlers:handlers"})
+    assert "doctor_good" in by_name(run_checks(settings))["handlers"].found
+    assert sys.path == before

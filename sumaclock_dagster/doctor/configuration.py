@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -110,10 +112,21 @@ def unknown_variables(environment: Mapping[str, str]) -> Finding:
     )
 
 
+@contextmanager
+def _current_folder_importable() -> Iterator[None]:
+    """Dagster's code server, started by `python -m`, finds modules of the current folder; a console script does not."""
+    sys.path.insert(0, "")
+    try:
+        yield
+    finally:
+        sys.path.remove("")
+
+
 def handlers_load(context: Context) -> Finding:
     spec = context.settings.handlers
     try:
-        loaded = load_handlers(spec, own_handlers())
+        with _current_folder_importable():
+            loaded = load_handlers(spec, own_handlers())
     except SumaclockError as refused:
         return Finding(
             "handlers that do not load",
