@@ -28,31 +28,34 @@ HOME = click.option(
 
 
 class Terminal:
-    """Steps with their seconds; a line that moves only where somebody sees it. Letters of any locale: ASCII."""
+    """Steps with their seconds; a line that moves only where somebody sees it. Letters that every locale has.
+
+    A terminal or a pipe that has gone must not keep anything from being stopped, so no method raises for it.
+    """
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
-        # A terminal or a pipe that has gone must not keep anything from being stopped.
-        with suppress(OSError):
+        # rich ends the process for a broken pipe.
+        with suppress(OSError, SystemExit):
             encoding = self._console.encoding
             self._console.print(text.encode(encoding, "replace").decode(encoding))
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
         started = time.monotonic()
-        with self._moving(what):
+        moving = self._console.status(what, spinner="line") if self._console.is_terminal else None
+        with suppress(OSError, SystemExit):
+            if moving:
+                moving.start()
+        try:
             yield
+        finally:
+            with suppress(OSError, SystemExit):
+                if moving:
+                    moving.stop()
         self.say(f"  ok  {what} ({time.monotonic() - started:.1f} s)")
-
-    @contextmanager
-    def _moving(self, what: str) -> Iterator[None]:
-        if not self._console.is_terminal:
-            yield
-            return
-        with self._console.status(what, spinner="line"):
-            yield
 
 
 @click.command()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from sumaclock_dagster.embedded.dagster_home import CODE_SERVER
 from sumaclock_dagster.embedded.processes import (
@@ -106,9 +106,12 @@ class Children:
     def _log_tail(self, name: str) -> str:
         file = self._logs / f"{name}.log"
         with file.open("rb") as log:
-            log.seek(max(0, file.stat().st_size - 20_000))
-            lines = COLOURS.sub("", log.read().decode(errors="replace")).splitlines()[-TAIL_LINES:]
-        return "\n".join([f"The end of {file}:", *(f"    {line}" for line in lines)])
+            log.seek(max(0, file.stat().st_size - 50_000))
+            text = COLOURS.sub("", log.read().decode(errors="replace"))
+        lines = text.rpartition(f"\n--- {name} started at ")[2].splitlines()[1:]
+        # What went wrong stands between the stack traces, which are long.
+        telling = [line for line in lines if line.strip() and not line.startswith((" ", "Traceback"))]
+        return "\n".join([f"From {file}:", *(f"    {line}" for line in telling[-TAIL_LINES:])])
 
 
 def stop_children(

@@ -58,8 +58,9 @@ def run_up(settings: Settings, options: UpOptions, show: Show) -> None:
         try:
             stop_leftovers(settings, requests.hurry, show)
             note = UpNote(home, identify("supervisor", os.getpid(), mark))
+            port = choose_port(options.port)
             with _databases(settings, requests, show) as cluster:
-                dagster = make_dagster_home(settings, mark, any_free_port(), choose_port(options.port))
+                dagster = make_dagster_home(settings, mark, any_free_port(), port)
                 with _dagster(settings, dagster, mark, note, requests, show) as children:
                     if options.demo:
                         with show.step("Demo job"):
@@ -77,6 +78,7 @@ def run_up(settings: Settings, options: UpOptions, show: Show) -> None:
             if not requests.stop:
                 raise
         remove_up_file(home)
+        show.say("Stopped.")
 
 
 def run_down(settings: Settings, show: Show) -> None:
@@ -85,7 +87,7 @@ def run_down(settings: Settings, show: Show) -> None:
     state = read_up_file(home)
     supervisor = find(state.supervisor) if state else None
     if state and supervisor:
-        with show.step("Everything stopped"):
+        with show.step("Stopping everything"):
             ask_to_end([supervisor])
             if not wait_for_end([supervisor], settings.grace_seconds + SUPERVISOR_SLACK_SECONDS, lambda: False):
                 kill_session(state.supervisor)
@@ -108,7 +110,7 @@ def stop_leftovers(settings: Settings, hurry: Callable[[], bool], show: Show) ->
         return False
     left = [identity for identity in state.children if find(identity) or first_line(identity)]
     if left:
-        with show.step("What an earlier `sumaclock up` left running stopped"):
+        with show.step("Stopping what an earlier `sumaclock up` left running"):
             stop_children(state.children, settings.grace_seconds, hurry, show.say)
     remove_up_file(home)
     return bool(left)
@@ -117,10 +119,10 @@ def stop_leftovers(settings: Settings, hurry: Callable[[], bool], show: Show) ->
 @contextmanager
 def _databases(settings: Settings, requests: StopRequests, show: Show) -> Iterator[PrivateCluster | None]:
     """The private cluster, running; None where the environment names a server, which is then ready."""
-    cluster = ground.private_cluster(settings, show.say)
+    cluster = ground.private_cluster(settings, lambda text: _detail(show, text))
     if cluster is None:
         with show.step("The server that SUMACLOCK_DATABASE_URL names"):
-            ground.prepare_named_server(settings, show.say)
+            ground.prepare_named_server(settings, lambda text: _detail(show, text))
         yield None
         return
     try:
@@ -129,8 +131,7 @@ def _databases(settings: Settings, requests: StopRequests, show: Show) -> Iterat
         requests.check()
         yield cluster
     finally:
-        with show.step("PostgreSQL stopped"):
-            cluster.stop()
+        cluster.stop()
 
 
 @contextmanager
@@ -162,12 +163,17 @@ def _dagster(
             with show.step("First worker"):
                 # Without it runs wait, but nothing is wrong yet: the sensor tries again.
                 if not wait(lambda: ground.a_worker_lives(settings), WORKER_SECONDS):
-                    show.say(f"No worker yet after {WORKER_SECONDS:.0f} s; the UI shows why.")
+                    _detail(show, f"No worker yet after {WORKER_SECONDS:.0f} s; the UI shows why.")
         yield children
     finally:
-        show.say("\nStopping. Ctrl-C once more stops without waiting for handlers.")
-        with show.step("Dagster stopped"):
-            stop_children(children.identities, settings.grace_seconds, requests.hurry, show.say)
+        show.say("\nStopping. Ctrl-C once more: without waiting for handlers.")
+        with show.step("Stopping Dagster"):
+            stop_children(children.identities, settings.grace_seconds, requests.hurry, lambda text: _detail(show, text))
+        note.change(children=[], ready=False)
+
+
+def _detail(show: Show, text: str) -> None:
+    show.say(f"      {text}")
 
 
 def _wait(ready: Callable[[], bool], seconds: float, children: Children, requests: StopRequests) -> bool:

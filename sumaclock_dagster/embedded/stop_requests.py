@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from types import FrameType, TracebackType
+from types import TracebackType
 
 from sumaclock_dagster.embedded.processes import POLL_SECONDS
 
@@ -31,7 +31,7 @@ class StopRequests:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _note(self, *_: object) -> None:
         self._count += 1
 
     @property

@@ -69,9 +69,9 @@ class Watch:
 
 
 def line(run: Run) -> str:
-    """What people see of a finished run. Times of day in UTC and in this machine's zone."""
-    local = run.scheduled_at.astimezone()
-    minute = f"{run.scheduled_at:%H:%M} UTC ({local:%H:%M %Z})"
+    """What people see of a finished run. Times of day in UTC and, where it is another, in this machine's zone."""
+    minute, local = f"{run.scheduled_at:%H:%M} UTC", f"{run.scheduled_at.astimezone():%H:%M %Z}"
+    minute = minute if minute == local else f"{minute} ({local})"
     parts = [f"{minute}  {run.kind}", f"organization {run.organization_id}"]
     if run.started_at is not None:
         parts.append(f"{(run.started_at - run.scheduled_at).total_seconds():.3f} s late")
