@@ -31,6 +31,17 @@ def test_a_direct_connection_is_a_session_of_its_own(app_db: AppDatabase) -> Non
     assert probe(app_db.app_url) == Pooling(pooler=False)
 
 
+def test_a_server_without_free_connections(app_db: AppDatabase) -> None:
+    with connect(app_db.superuser_url, "test") as superuser:
+        superuser.execute(f"alter role {APP_ROLE} connection limit 3")
+        try:
+            problem, remedy = problem_of(by_name(run_checks(app_db.settings)), "sessions")
+        finally:
+            superuser.execute(f"alter role {APP_ROLE} connection limit -1")
+    assert "4 connections at once" in problem
+    assert "max_connections" in remedy
+
+
 @needs_bouncer
 def test_session_mode_passes(cluster: TestCluster, app_db: AppDatabase) -> None:
     with bouncer(cluster, APP_ROLE, pool_mode="session") as port:

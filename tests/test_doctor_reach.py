@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from sumaclock_dagster.db import Connection, connect, with_database
 from sumaclock_dagster.doctor import CheckOutcome, run_checks
+from sumaclock_dagster.doctor.phrases import address, target
 from sumaclock_dagster.doctor.reach import judge_version, open_or_refuse
 from sumaclock_dagster.embedded.configuration import usable_port
 from sumaclock_dagster.model import SumaclockError
@@ -298,3 +299,16 @@ def test_conninfo_form_works_as_well_as_a_url(app_db: AppDatabase) -> None:
     assert by_name(run_checks(with_app_url(app_db, make_conninfo(app_db.app_url))))["sessions"].outcome is (
         CheckOutcome.OK
     )
+
+
+def test_what_a_url_leaves_out_comes_from_libpq_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "elsewhere.example")
+    monkeypatch.setenv("PGPORT", "6000")
+    monkeypatch.setenv("PGUSER", "someone")
+    assert target("postgresql://") == {
+        "host": "elsewhere.example",
+        "port": "6000",
+        "user": "someone",
+        "dbname": "someone",
+    }
+    assert address("postgresql://other@127.0.0.1/app") == "127.0.0.1:6000"

@@ -76,7 +76,7 @@ def _perform_one(check: Check, context: Context) -> CheckResult:
     except (psycopg.Error, SumaclockError) as error:
         finding = Finding(
             type(error).__name__,
-            f"This check could not be made: {one_line(error)}.",
+            f"This check could not be made: {one_line(error).replace('. ', ', ')}.",
             "Mend that, then run `sumaclock doctor` again.",
         )
     return result_of(check.name, finding)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 # Not the end of an ellipsis.
 SENTENCE_END = re.compile(r"(?<!\.)\. ")
@@ -36,13 +37,20 @@ def listed(things: Sequence[str]) -> str:
     return f"{', '.join(things[:-1])} and {things[-1]}"
 
 
+def target(url: str) -> dict[str, str]:
+    """Host, port, user and database that libpq makes of `url`, the environment and its defaults; '' for none."""
+    parts = {option.keyword.decode(): (option.val or b"").decode() for option in Conninfo.get_defaults()}
+    parts.update({name: str(value) for name, value in conninfo_to_dict(url).items()})
+    host, port, user = parts["host"] or parts["hostaddr"], parts["port"] or "5432", parts["user"]
+    return {"host": host, "port": port, "user": user, "dbname": parts["dbname"] or user}
+
+
 def address(url: str) -> str:
-    """'host:port' or 'socket directory (port n)', as far as the URL says."""
-    parts = conninfo_to_dict(url)
-    host, port = str(parts.get("host") or parts.get("hostaddr") or ""), str(parts.get("port") or "5432")
-    if not host:
-        return f"the local socket (port {port})"
-    return f"{host} (port {port})" if host.startswith("/") else f"{host}:{port}"
+    """'host:port' or 'socket directory (port n)'."""
+    at = target(url)
+    if not at["host"]:
+        return f"the local socket (port {at['port']})"
+    return f"{at['host']} (port {at['port']})" if at["host"].startswith("/") else f"{at['host']}:{at['port']}"
 
 
 def quoted(identifier: str) -> str:

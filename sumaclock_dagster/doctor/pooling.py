@@ -35,7 +35,7 @@ class Pooling:
 
     pooler: something in between announced another backend than the one that answered.
     fault: why the session is not ours, as the end of a sentence; None when it is.
-    full: the pooler had no further session to give.
+    full: there was no further session to be had.
     """
 
     pooler: bool
@@ -58,6 +58,12 @@ def _finding(url: str, variable: str) -> Finding:
             f"transaction pooling: {pooling.fault}",
             f"{variable} leads through a pooler in transaction or statement mode ({pooling.fault}).",
             f"Let {variable} name PostgreSQL's own host and port, not the pooler's, or set pool_mode = session there.",
+        )
+    if pooling.full and not pooling.pooler:
+        return Finding(
+            "a server without free connections",
+            f"The server at {address(url)} gave no {HOLDERS + 1} connections at once.",
+            "Raise max_connections (or the role's connection limit), or close connections nobody needs.",
         )
     if pooling.full:
         return Finding(

@@ -10,7 +10,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 from sumaclock_dagster.doctor.findings import Finding
-from sumaclock_dagster.doctor.phrases import address, one_line, quoted, without_password
+from sumaclock_dagster.doctor.phrases import address, one_line, quoted, target, without_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,8 @@ class Target:
 
     @classmethod
     def of(cls, url: str, variable: str) -> Target:
-        parts = conninfo_to_dict(url)
-        role = str(parts.get("user") or "")
-        return cls(variable, address(url), role, str(parts.get("dbname") or role))
+        at = target(url)
+        return cls(variable, address(url), at["user"], at["dbname"])
 
 
 Sentence = Callable[[Target], str]
