@@ -16,6 +16,9 @@ HEADER = """-- Schema sumaclock after first_boot.sql and all migrations: to be r
 # Lines that say which pg_dump wrote them, or only prepare a restore.
 NOISE = re.compile(r"^(--.*|SET .*|SELECT pg_catalog\.set_config.*|\\(un)?restrict .*)$", re.MULTILINE)
 
+# Before version 16, pg_dump calls everything that is like a table a table here.
+OWNER = re.compile(r"^ALTER (VIEW|SEQUENCE|MATERIALIZED VIEW) (\S+ OWNER TO)", re.MULTILINE)
+
 
 def schema_path() -> Path:
     return sql_file("migrations").parent / "schema.sql"
@@ -29,7 +32,8 @@ def dump_schema(binaries: Binaries, superuser_url: str) -> str:
         text=True,
         check=True,
     )
-    return HEADER + "\n" + re.sub(r"\n{3,}", "\n\n", NOISE.sub("", done.stdout)).strip() + "\n"
+    text = OWNER.sub(r"ALTER TABLE \2", NOISE.sub("", done.stdout))
+    return HEADER + "\n" + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def main() -> None:

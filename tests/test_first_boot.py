@@ -23,7 +23,7 @@ union all select 'schema cron', nspacl::text from pg_namespace where nspname = '
 union all select relname, relacl::text from pg_class where relnamespace = 'cron'::regnamespace
 union all select datname, datacl::text from pg_database
 union all select rolname, to_jsonb(pg_roles)::text from pg_roles
-order by 1
+order by 1, 2
 """
 
 
