@@ -7,7 +7,7 @@ import dagster as dg
 from sumaclock_dagster.code_version import code_version
 from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, report_failures, run_failures
 from sumaclock_dagster.defs.resources import Sumaclock
-from sumaclock_dagster.defs.schedules import daily_prune, prune
+from sumaclock_dagster.defs.schedules import prune_job, prune_schedule
 from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
 from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.demo import own_handlers
@@ -32,8 +32,8 @@ def build(settings: Settings) -> dg.Definitions:
     return dg.Definitions(
         assets=[cron_runs, run_failures],
         asset_checks=[every_kind_has_a_handler],
-        jobs=[work, prune, report_failures],
+        jobs=[work, prune_job, report_failures],
         sensors=[pending_runs, failures_changed],
-        schedules=[daily_prune],
+        schedules=[prune_schedule],
         resources={"sumaclock": sumaclock},
     )

@@ -1,47 +1,44 @@
-"""History ends too: old finished runs and stopped workers are deleted in small batches."""
+"""History ends too: old finished runs, stopped workers and pg_cron's log are deleted in small batches.
+
+Each batch is a transaction of its own (connections are in autocommit), and what it deleted is yielded after it, so that
+a caller may say so or stop in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from sumaclock_dagster.db import Connection, query
 
 BATCH = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """Deleted rows so far. `batches`: transactions that looked at runs."""
-
-    runs: int
-    workers: int
-    batches: int
+def prune_runs(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
+    """Delete runs that finished more than `retention_days` days ago. Unfinished runs stay, however old they are."""
+    return _walk(app, "prune_batch_of_runs", {"retention_days": retention_days, "batch": batch})
 
 
-def prune(conn: Connection, retention_days: int, batch: int = BATCH) -> Iterator[Pruned]:
-    """Delete runs that finished, and workers that stopped, more than `retention_days` days ago.
+def prune_workers(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
+    """Delete workers that stopped more than `retention_days` days ago."""
+    deleted = batch
+    while deleted == batch:
+        values = {"retention_days": retention_days, "batch": batch}
+        deleted = app.execute(query("prune_batch_of_workers"), values).rowcount
+        yield deleted
 
-    Each batch of at most `batch` rows is a transaction of its own (`conn` is in autocommit), and the totals so far are
-    yielded after it, so that a caller may stop in between. Unfinished runs stay, however old they are.
-    """
-    runs = batches = after = 0
-    while True:
-        values = {"after": after, "batch": batch, "retention_days": retention_days}
-        row = conn.execute(query("prune_batch_of_runs"), values).fetchone()
-        last_id, past, deleted = row or (None, False, 0)
-        runs, batches = runs + deleted, batches + 1
-        yield Pruned(runs, 0, batches)
-        if last_id is None or not past:
-            break
-        after = last_id
 
-    workers = 0
-    while True:
-        deleted = conn.execute(
-            query("prune_batch_of_workers"), {"batch": batch, "retention_days": retention_days}
-        ).rowcount
-        workers += deleted
-        yield Pruned(runs, workers, batches)
-        if deleted < batch:
-            break
+def prune_firings(cron: Connection, database: str, retention_days: int, batch: int = BATCH) -> Iterator[int]:
+    """Delete pg_cron's log entries of firings into `database` that are more than `retention_days` days old."""
+    values = {"database": database, "retention_days": retention_days, "batch": batch}
+    return _walk(cron, "prune_batch_of_firings", values)
+
+
+def _walk(conn: Connection, name: str, values: Mapping[str, Any]) -> Iterator[int]:
+    """Delete along the ids, oldest first, until a batch holds nothing old. Ids are given in the order of time."""
+    after: int | None = 0
+    past = True
+    while past and after is not None:
+        row = conn.execute(query(name), {**values, "after": after}).fetchone()
+        after, past, deleted = row or (None, False, 0)
+        yield deleted

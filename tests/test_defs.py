@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from pydantic import SecretStr
 
-from sumaclock_dagster.db import Connection, connect
+from sumaclock_dagster.db import Connection, connect, with_database
 from sumaclock_dagster.definitions import build
 from sumaclock_dagster.defs import sensors
 from sumaclock_dagster.defs.resources import Sumaclock
@@ -208,7 +208,9 @@ def test_failed_runs_are_a_table_numbers_and_a_picture_and_fail_a_check_that_blo
     assert str(metadata["by hour"].value).startswith("![Failed runs by hour and kind](data:image/png;base64,")
     first = metadata["newest failed runs"].records[0].data  # type: ignore[attr-defined]
     assert (first["run"], first["organization"], first["error"]) == (run_id, "acme", "ValueError: no")
-    assert metadata[f"Dagster run of failed run {run_id}"] == dg.MetadataValue.dagster_run(first["Dagster run"])
+    linked = metadata[f"Dagster run of failed run {run_id}"]
+    assert isinstance(linked, dg.DagsterRunMetadataValue)
+    assert linked.run_id[:8] == first["Dagster run"]
 
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
     assert set(checks) == {"no_failed_runs", "every_kind_has_a_handler"}
@@ -244,18 +246,29 @@ def test_the_report_is_renewed_only_when_something_changed(
 # ---- prune
 
 
-def test_the_prune_job_says_what_it_deleted(
-    definitions: dg.Definitions, instance: dg.DagsterInstance, app: Connection
+def test_the_prune_job_deletes_old_runs_and_old_dagster_runs_and_says_so(
+    app_db: AppDatabase, storage: tuple[Path, str, str], instance: dg.DagsterInstance, app: Connection
 ) -> None:
+    definitions = build(app_db.settings)
     job = add_job(app, "demo")
     for ago in ("31 days", "32 days", "1 day"):
         add_run(app, job, "done", ago)
+    old, young = (definitions.resolve_job_def("report_failures").execute_in_process(instance=instance) for _ in "12")
+    with connect(with_database(app_db.superuser_url, storage[2]), "test age") as dagster:
+        dagster.execute("update runs set update_timestamp = now() - interval '31 days' where run_id = %s", [old.run_id])
 
     result = definitions.resolve_job_def("prune").execute_in_process(instance=instance)
 
-    (output,) = [event.step_output_data for event in result.all_node_events if event.is_successful_output]
-    assert number(output.metadata["deleted runs"]) == 2
+    metadata: dict[str, object] = {}
+    for event in result.all_node_events:
+        if event.is_successful_output:
+            metadata |= event.step_output_data.metadata
+    assert number(metadata["deleted runs"]) == 2
+    assert number(metadata["deleted Dagster runs"]) == 1
     assert app.execute("select count(*) from sumaclock.cron_runs").fetchone() == (1,)
+    assert not instance.has_run(old.run_id)
+    assert not instance.all_logs(old.run_id)
+    assert instance.has_run(young.run_id)
 
 
 def test_a_connection_of_the_resource_is_closed_afterwards(app_db: AppDatabase) -> None:

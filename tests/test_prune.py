@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from sumaclock_dagster.db import Connection
-from sumaclock_dagster.prune import Pruned, prune
+from sumaclock_dagster.db import Connection, connect
+from sumaclock_dagster.prune import prune_firings, prune_runs, prune_workers
+from tests.conftest import AppDatabase, TestCluster
 
 INSERT_RUNS = """
 insert into sumaclock.cron_runs (job_id, status, scheduled_at, finished_at, error, attempts)
@@ -28,10 +27,6 @@ def add_runs(app: Connection, job: str, status: str, ago: str, count: int) -> No
     app.execute(INSERT_RUNS, {"job": job, "status": status, "ago": ago, "count": count})
 
 
-def last(app: Connection, days: int = 30, batch: int = 1000) -> Pruned:
-    return list(prune(app, days, batch))[-1]
-
-
 def count(app: Connection, table: str) -> int:
     row = app.execute(f"select count(*) from sumaclock.{table}").fetchone()
     assert row is not None
@@ -44,7 +39,7 @@ def test_rule_14_history_ends_too(app: Connection) -> None:
         add_runs(app, job, status, "31 days", 20)
         add_runs(app, job, status, "29 days", 5)
 
-    assert last(app).runs == 60
+    assert sum(prune_runs(app, 30)) == 60
 
     kept = app.execute("select status::text, count(*) from sumaclock.cron_runs group by 1 order by 1").fetchall()
     assert kept == [("done", 5), ("failed", 5), ("skipped", 5)]
@@ -65,7 +60,7 @@ def test_unfinished_runs_stay_however_old_they_are(app: Connection) -> None:
     )
     add_runs(app, job, "done", "40 days", 10)
 
-    assert last(app, batch=8).runs == 10, "the unfinished ones before them do not end the walk"
+    assert sum(prune_runs(app, 30, batch=8)) == 10, "the unfinished ones before them do not end the walk"
     assert count(app, "cron_runs") == 60
 
 
@@ -74,25 +69,24 @@ def test_prune_walks_in_small_batches_and_stops_at_young_runs(app: Connection) -
     add_runs(app, job, "done", "31 days", 2500)
     add_runs(app, job, "done", "1 day", 5000)
 
-    steps = list(prune(app, 30))
-
-    deleted = [after.runs - before.runs for before, after in pairwise(steps)]
-    assert max([steps[0].runs, *deleted]) <= 1000
-    assert steps[-1].runs == 2500
-    assert steps[-1].batches == 4, "three batches of old runs and one look at young ones, not eight"
+    assert list(prune_runs(app, 30)) == [1000, 1000, 500, 0], "and then one look at young runs, not five"
 
 
 def test_each_batch_is_a_transaction_of_its_own(app: Connection) -> None:
     job = add_job(app)
     add_runs(app, job, "done", "31 days", 30)
 
-    for pruned in prune(app, 30, batch=10):
+    deleted = 0
+    for batch in prune_runs(app, 30, batch=10):
+        deleted += batch
         assert not app.info.transaction_status, "nothing is open between batches"
-        assert count(app, "cron_runs") == 30 - pruned.runs
+        assert count(app, "cron_runs") == 30 - deleted
+    assert deleted == 30
 
 
 def test_an_empty_queue_is_one_look(app: Connection) -> None:
-    assert list(prune(app, 30)) == [Pruned(0, 0, 1), Pruned(0, 0, 1)]
+    assert list(prune_runs(app, 30)) == [0]
+    assert list(prune_workers(app, 30)) == [0]
 
 
 def test_workers_that_stopped_long_ago_go_and_living_ones_stay(app: Connection) -> None:
@@ -102,5 +96,26 @@ def test_workers_that_stopped_long_ago_go_and_living_ones_stay(app: Connection) 
         " (now() - interval '40 days', now() - interval '1 day'), (now() - interval '40 days', null)) v (t, s)"
     )
 
-    assert last(app).workers == 1
+    assert sum(prune_workers(app, 30)) == 1
     assert count(app, "workers") == 2
+
+
+def test_pg_crons_log_of_this_database_ends_too_and_others_stay(
+    app_db: AppDatabase, cluster: TestCluster, app: Connection
+) -> None:
+    with connect(cluster.file.superuser_url, "test log") as log:
+        for database in (app_db.name, f"{app_db.name}_x"):
+            log.execute(
+                "insert into cron.job_run_details (jobid, database, username, command, status, start_time, end_time)"
+                " select 1, %s, 'sumaclock_app', 'x', 'succeeded', now() - age, now() - age from (values"
+                " (interval '40 days'), (null), (interval '31 days'), (interval '1 day'), (null)) v (age)",
+                [database],
+            )
+        with connect(app_db.cron_url, "test prune") as cron:
+            assert sum(prune_firings(cron, app_db.name, 30)) == 3, "an entry without a time is as old as its neighbours"
+        left = log.execute(
+            "select database, count(*) from cron.job_run_details where database like %s group by 1 order by 1",
+            [f"{app_db.name}%"],
+        ).fetchall()
+        log.execute("delete from cron.job_run_details where database like %s", [f"{app_db.name}%"])
+    assert left == [(app_db.name, 2), (f"{app_db.name}_x", 5)]

@@ -53,9 +53,9 @@ def run_failures(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResult
         metadata={
             "failed runs": failed,
             "by hour": dg.MetadataValue.md(f"![Failed runs by hour and kind](data:image/png;base64,{picture})"),
-            "newest failed runs": table([_row(failure) for failure in failures], FAILURE_COLUMNS),
             **{f"failed runs of kind {kind}": int(by_hour[kind].sum()) for kind in by_hour.columns},
             **_links(failures),
+            "newest failed runs": table([_row(failure) for failure in failures], FAILURE_COLUMNS),
         },
         check_results=[_no_failed_runs(failed)],
     )
@@ -100,12 +100,11 @@ report_failures = dg.define_asset_job(
 FAILURE_COLUMNS = {
     "run": "int",
     "kind": "string",
-    "organization": "string",
-    "user": "string",
+    "error": "string",
     "attempts": "int",
     "scheduled (UTC)": "string",
-    "failed (UTC)": "string",
-    "error": "string",
+    "organization": "string",
+    "user": "string",
     "Dagster run": "string",
 }
 
@@ -114,13 +113,13 @@ def _row(failure: Mapping[Any, Any]) -> dict[str, Any]:
     values = (
         failure["run_id"],
         failure["kind"],
-        failure["organization_id"],
-        failure["user_id"],
+        failure["error"],
         failure["attempts"],
         f"{failure['scheduled_at']:%Y-%m-%d %H:%M}",
-        f"{failure['finished_at']:%Y-%m-%d %H:%M:%S}",
-        failure["error"],
-        str(failure["dagster_run_id"] or ""),
+        failure["organization_id"],
+        failure["user_id"],
+        # The first eight digits, as the UI itself shows a Dagster run.
+        str(failure["dagster_run_id"] or "")[:8],
     )
     return dict(zip(FAILURE_COLUMNS, values, strict=True))
 

@@ -25,8 +25,8 @@ def observation(report: FlushReport) -> dg.AssetObservation:
     for outcome in (*OUTCOMES, *sorted(set(by_outcome) - set(OUTCOMES))):
         numbers[outcome] = dg.MetadataValue.int(by_outcome[outcome])
     if report.lateness_seconds:
-        numbers["lateness p50 (s)"] = dg.MetadataValue.float(percentile(report.lateness_seconds, 50))
-        numbers["lateness p99 (s)"] = dg.MetadataValue.float(percentile(report.lateness_seconds, 99))
+        numbers["lateness p50 (s)"] = dg.MetadataValue.float(round(percentile(report.lateness_seconds, 50), 4))
+        numbers["lateness p99 (s)"] = dg.MetadataValue.float(round(percentile(report.lateness_seconds, 99), 4))
     return dg.AssetObservation(
         asset_key=CRON_RUNS,
         description=", ".join(f"{runs} {outcome}" for outcome, runs in by_outcome.items() if runs),
@@ -45,14 +45,14 @@ FIRING_COLUMNS = {
     "run": "int",
     "kind": "string",
     "outcome": "string",
-    "scheduled (UTC)": "string",
+    "error": "string",
     "lateness (s)": "float",
     "duration (s)": "float",
+    "scheduled (UTC)": "string",
     "attempt": "int",
     "organization": "string",
     "user": "string",
     "job": "string",
-    "error": "string",
 }
 
 
@@ -88,13 +88,13 @@ def _firing(line: FiringLine) -> dict[str, Any]:
         line.run_id,
         line.kind,
         line.outcome,
-        f"{line.scheduled_at:%Y-%m-%d %H:%M:%S}",
-        round(line.lateness_seconds, 3),
-        round(line.duration_seconds, 3),
+        first_line(line.error),
+        round(line.lateness_seconds, 4),
+        round(line.duration_seconds, 4),
+        f"{line.scheduled_at:%Y-%m-%d %H:%M}",
         line.attempt,
         line.organization_id,
         line.user_id,
         str(line.job_id),
-        first_line(line.error),
     )
     return dict(zip(FIRING_COLUMNS, values, strict=True))

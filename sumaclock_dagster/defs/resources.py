@@ -25,12 +25,21 @@ class Sumaclock:
     @contextmanager
     def connect(self, purpose: str) -> Iterator[Connection]:
         """An app connection for `purpose`, closed afterwards. Raises SumaclockError when there is no database."""
-        try:
-            connection = connect(self.settings.app_url, f"sumaclock {purpose}")
-        except psycopg.OperationalError as error:
-            raise SumaclockError(
-                f"The app database can't be reached: {' '.join(str(error).split())} "
-                "Nothing is lost: runs wait in it. `sumaclock doctor` says what is wrong."
-            ) from error
-        with connection:
+        with _open("app", self.settings.app_url, purpose) as connection:
             yield connection
+
+    @contextmanager
+    def connect_to_cron(self, purpose: str) -> Iterator[Connection]:
+        """The same to pg_cron's database."""
+        with _open("cron", self.settings.cron_url, purpose) as connection:
+            yield connection
+
+
+def _open(which: str, url: str, purpose: str) -> Connection:
+    try:
+        return connect(url, f"sumaclock {purpose}")
+    except psycopg.OperationalError as error:
+        raise SumaclockError(
+            f"The {which} database can't be reached: {' '.join(str(error).split())} "
+            "Nothing is lost: runs wait in it. `sumaclock doctor` says what is wrong."
+        ) from error

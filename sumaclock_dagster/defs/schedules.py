@@ -1,44 +1,85 @@
 """The daily prune: job and schedule."""
 
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
 import dagster as dg
 
+from sumaclock_dagster.db import database_name
 from sumaclock_dagster.defs.resources import Sumaclock
-from sumaclock_dagster.prune import Pruned
-from sumaclock_dagster.prune import prune as prune_history
+from sumaclock_dagster.prune import prune_firings, prune_runs, prune_workers
+from sumaclock_dagster.queue.workers import read_clock
+
+OWN_JOBS = ("work", "report_failures", "prune")
+FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+DAGSTER_BATCH = 100
+NOTHING = dg.Out(dg.Nothing, description="What was deleted is in the metadata.")
 
 
 @dg.op(
-    out=dg.Out(dg.Nothing, description="What was deleted is in the metadata."),
-    description="Deletes finished runs and stopped workers older than SUMACLOCK_RETENTION_DAYS, at most 1,000 rows a "
-    "transaction. Unfinished runs stay, however old they are.",
+    out=NOTHING,
+    description="Deletes finished runs, stopped workers and pg_cron's log entries older than SUMACLOCK_RETENTION_DAYS, "
+    "at most 1,000 rows a transaction. Unfinished runs stay, however old they are.",
 )
 def delete_old_history(context: dg.OpExecutionContext, sumaclock: dg.ResourceParam[Sumaclock]) -> None:
     days = sumaclock.settings.retention_days
-    pruned = Pruned(0, 0, 0)
-    with sumaclock.connect("prune") as conn:
-        for pruned in prune_history(conn, days):
-            if pruned.batches % 100 == 0:
-                context.log.info(f"{pruned.runs} runs deleted so far.")
-    context.log.info(f"Deleted {pruned.runs} runs and {pruned.workers} workers older than {days} days.")
-    context.add_output_metadata(
-        {"deleted runs": pruned.runs, "deleted workers": pruned.workers, "retention (days)": days}
-    )
+    database = database_name(sumaclock.settings.app_url)
+    with sumaclock.connect("prune") as app:
+        runs = _all_of(context, "runs", prune_runs(app, days))
+        workers = _all_of(context, "workers", prune_workers(app, days))
+    with sumaclock.connect_to_cron("prune") as cron:
+        firings = _all_of(context, "firings in pg_cron's log", prune_firings(cron, database, days))
+    deleted = {"deleted runs": runs, "deleted workers": workers, "deleted log entries of pg_cron": firings}
+    context.add_output_metadata({**deleted, "retention (days)": days})
 
 
-@dg.job(
-    name="prune",
-    executor_def=dg.in_process_executor,
-    description="Deletes history older than the retention time.",
+@dg.op(
+    ins={"after": dg.In(dg.Nothing)},
+    out=NOTHING,
+    description="Deletes Dagster runs of this code location that ended more than SUMACLOCK_RETENTION_DAYS ago, with "
+    "their events and output. Dagster itself keeps them for ever.",
 )
-def prune() -> None:
-    delete_old_history()
+def delete_old_dagster_runs(context: dg.OpExecutionContext, sumaclock: dg.ResourceParam[Sumaclock]) -> None:
+    with sumaclock.connect("prune") as app:
+        now = datetime.fromtimestamp(read_clock(app), UTC)
+    before = now - timedelta(days=sumaclock.settings.retention_days)
+    deleted = sum(_delete_dagster_runs(context, job, before) for job in OWN_JOBS)
+    context.log.info(f"Deleted {deleted} Dagster runs that were last updated before {before:%Y-%m-%d %H:%M} UTC.")
+    context.add_output_metadata({"deleted Dagster runs": deleted})
 
 
-daily_prune = dg.ScheduleDefinition(
-    name="daily_prune",
-    job=prune,
+@dg.job(name="prune", executor_def=dg.in_process_executor, description="Deletes history past its retention time.")
+def prune_job() -> None:
+    delete_old_dagster_runs(after=delete_old_history())
+
+
+prune_schedule = dg.ScheduleDefinition(
+    name="prune",
+    job=prune_job,
     cron_schedule="17 3 * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Once a day at a quiet minute.",
 )
+
+
+def _all_of(context: dg.OpExecutionContext, what: str, batches: Iterable[int]) -> int:
+    deleted = 0
+    for number, batch in enumerate(batches, 1):
+        deleted += batch
+        if number % 100 == 0:
+            context.log.info(f"{deleted} {what} deleted so far.")
+    context.log.info(f"Deleted {deleted} old {what}.")
+    return deleted
+
+
+def _delete_dagster_runs(context: dg.OpExecutionContext, job: str, before: datetime) -> int:
+    instance = context.instance
+    old = dg.RunsFilter(job_name=job, statuses=FINISHED, updated_before=before)
+    deleted = 0
+    while runs := instance.get_runs(old, limit=DAGSTER_BATCH):
+        for run in runs:
+            instance.compute_log_manager.delete_logs(prefix=[run.run_id])
+            instance.delete_run(run.run_id)
+        deleted += len(runs)
+    return deleted

@@ -18,6 +18,7 @@ from sumaclock_dagster.worker import Worker, WorkerConfig
 LOGGER = "sumaclock"
 INTERRUPT_POLL_SECONDS = 0.25
 STOP_SLACK_SECONDS = 10.0
+TAG_SECONDS = 60.0
 
 
 class WorkConfig(dg.Config):
@@ -92,6 +93,7 @@ class Journal:
         self._context = context
         self._log = log
         self._totals = Counter[str]()
+        self._tagged_at = 0.0
 
     def write(self, report: FlushReport | None) -> None:
         if report is None:
@@ -106,22 +108,25 @@ class Journal:
                 self._context.log.error(failure_line(line))
             failed = sum(runs for (_, outcome), runs in report.counts.items() if outcome == "failed")
             if failed > len(report.failures):
-                self._context.log.error(
-                    f"{failed - len(report.failures)} more runs failed; see the asset run_failures."
-                )
+                self._context.log.error(f"{failed - len(report.failures)} more runs failed: see the table cron_runs.")
+            if monotonic() > self._tagged_at + TAG_SECONDS:
+                self._tag({})
 
     def close(self, report: FlushReport | None, end_reason: str) -> None:
-        """Write the last report, and what the worker did in all: in tags, so that the list of runs shows it."""
+        """Write the last report, and what the worker did in all."""
         self.write(report)
         totals = dict(sorted(self._totals.items()))
         with self._tolerating_storage():
-            tags = {f"sumaclock/{outcome.replace(' ', '_')}": str(runs) for outcome, runs in totals.items()}
-            self._context.instance.add_run_tags(
-                self._context.run_id, {"sumaclock/done": "0", **tags, "sumaclock/ended": end_reason}
-            )
+            self._tag({"sumaclock/ended": end_reason})
             summary = ", ".join(f"{runs} {outcome}" for outcome, runs in totals.items()) or "no runs"
             self._context.log.info(f"The worker ended ({end_reason}): {summary}.")
             self._context.add_output_metadata({"ended": end_reason, **totals})
+
+    def _tag(self, more: dict[str, str]) -> None:
+        """Totals in tags, so that the list of Dagster runs shows them."""
+        self._tagged_at = monotonic()
+        totals = {f"sumaclock/{outcome.replace(' ', '_')}": str(runs) for outcome, runs in self._totals.items()}
+        self._context.instance.add_run_tags(self._context.run_id, {"sumaclock/done": "0", **totals, **more})
 
     @contextmanager
     def _tolerating_storage(self) -> Iterator[None]:
