@@ -117,7 +117,7 @@ def minute(cluster: TestCluster, app_database: AppDatabase) -> Iterator[Minute]:
             expected = sum(next_utc(text, at - timedelta(seconds=1)) == at for text in sample.values())
             until(lambda: database_time(app) >= at, 70, "the minute", 0.2)
             of_kind = "select id from sumaclock.cron_jobs where kind = %s"
-            count = f"select count(*) from sumaclock.cron_runs where job_id in ({of_kind})"  # noqa: S608
+            count = f"select count(*) from sumaclock.cron_runs where job_id in ({of_kind})"
             until(lambda: app.execute(count, ["sample"]).fetchone() == (expected,), 30, "the sample's firings")
             until(lambda: app.execute(count, ["k"]).fetchone() == (3,), 10, "the firings of the others")
             unfinished = (
