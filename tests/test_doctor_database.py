@@ -173,6 +173,14 @@ def test_rights_in_the_app_database(app_db: AppDatabase, superuser: Connection, 
     assert mended.outcome is CheckOutcome.OK, mended
 
 
+def test_the_right_that_postgresql_17_added(app_db: AppDatabase, superuser: Connection) -> None:
+    if superuser.info.server_version < 170_000:
+        pytest.skip("MAINTAIN exists from PostgreSQL 17 on")
+    superuser.execute(f"grant maintain on sumaclock.cron_runs to {APP_ROLE}")
+    problem, _ = problem_of(check(app_db), "app rights")
+    assert "MAINTAIN on sumaclock.cron_runs" in problem
+
+
 def test_no_usage_on_the_schema(app_db: AppDatabase, superuser: Connection) -> None:
     superuser.execute(f"revoke usage on schema sumaclock from {APP_ROLE}")
     results = check(app_db)

@@ -36,7 +36,7 @@ CHECKS = (
     Check(EXTENSION, clock.extension, (LOADED, BOOT)),
     Check("cron rights", database.cron_rights, (EXTENSION, ROLE)),
     Check("clock job names", clock.job_names, (APP,)),
-    Check("pg_cron version", clock.version, (EXTENSION, "cron rights", "clock job names")),
+    Check("pg_cron version", clock.version, (EXTENSION, CRON_POOLING, "cron rights", "clock job names")),
     Check("pg_cron time zone", clock.time_zone, (EXTENSION,)),
     Check("pg_cron launcher", clock.launcher, (EXTENSION,)),
     Check("firing role", clock.firing_role, (EXTENSION,)),

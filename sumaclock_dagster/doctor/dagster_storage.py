@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sumaclock_dagster.db import query
 from sumaclock_dagster.doctor.context import Context
 from sumaclock_dagster.doctor.findings import Finding
 from sumaclock_dagster.doctor.phrases import quoted
-from sumaclock_dagster.doctor.reach import CONNECT_SECONDS, unset
+from sumaclock_dagster.doctor.reach import CONNECT_SECONDS, START_PRIVATE, unset
 from sumaclock_dagster.doctor.refusals import misread, refusal
 from sumaclock_dagster.model import SumaclockError
 
@@ -51,7 +52,9 @@ def dagster_reachable(context: Context) -> Finding:
     except (ArgumentError, ValueError):
         return Finding("an unreadable URL", f"{VARIABLE} is not a database URL.", _remedy())
     except DBAPIError as error:
-        return refusal(error.orig if isinstance(error.orig, Exception) else error, _plain(text), VARIABLE)
+        finding = refusal(error.orig if isinstance(error.orig, Exception) else error, _plain(text), VARIABLE)
+        private = context.settings.dagster_database_url is None
+        return replace(finding, remedy=START_PRIVATE) if private else finding
     if not may_create and not has_tables:
         return Finding(
             "no right to create tables",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import psycopg
 
@@ -19,27 +20,33 @@ CRON_VARIABLE = "SUMACLOCK_CRON_DATABASE_URL"
 OWNER_VARIABLE = "SUMACLOCK_OWNER_DATABASE_URL"
 APPLICATION = "sumaclock doctor"
 CONNECT_SECONDS = 5
+START_PRIVATE = "Start the private cluster with `bin/up`."
 
 # Before 15 every role may create objects in schema public of every database, so least privilege cannot hold there.
 OLDEST_VERSION = 15
 
 
 def app_reachable(context: Context) -> Finding:
-    return _reach(lambda: context.settings.app_url, APP_VARIABLE, lambda opened: setattr(context, "app", opened))
+    settings = context.settings
+    named = settings.database_url is not None
+    return _reach(lambda: settings.app_url, APP_VARIABLE, named, lambda opened: setattr(context, "app", opened))
 
 
 def cron_reachable(context: Context) -> Finding:
-    return _reach(lambda: context.settings.cron_url, CRON_VARIABLE, lambda opened: setattr(context, "cron", opened))
+    settings = context.settings
+    named = settings.cron_database_url is not None or settings.database_url is not None
+    return _reach(lambda: settings.cron_url, CRON_VARIABLE, named, lambda opened: setattr(context, "cron", opened))
 
 
-def _reach(url_of: Callable[[], str], variable: str, keep: Callable[[Connection], None]) -> Finding:
+def _reach(url_of: Callable[[], str], variable: str, named: bool, keep: Callable[[Connection], None]) -> Finding:
+    """named: the environment says where, not the private cluster's file."""
     try:
         url = url_of()
     except SumaclockError:
         return unset(variable)
     opened = _open(url, variable)
     if isinstance(opened, Finding):
-        return opened
+        return opened if named else replace(opened, remedy=START_PRIVATE)
     keep(opened)
     return Finding(f"database '{opened.info.dbname}' at {address(url)} as role '{opened.info.user}'")
 

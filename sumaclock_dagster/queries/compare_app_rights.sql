@@ -16,7 +16,8 @@ with owner as (
            pg_catalog.has_table_privilege(relation.oid, p.privilege) as granted,
            p.privilege, relation.name
     from relation
-    cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) as p (privilege)
+    cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']
+        || case when pg_catalog.current_setting('server_version_num')::integer >= 170000 then array['MAINTAIN'] else '{}' end) as p (privilege)
     where relation.relowner <> (select oid from pg_catalog.pg_roles where rolname = current_user)
 )
 select pg_catalog.format('%s on %s', pg_catalog.string_agg(privilege, ', '), name),

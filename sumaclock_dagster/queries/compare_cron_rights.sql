@@ -21,7 +21,8 @@ with functions as (
     union all
     select p.privilege, tables.name, p.privilege = any (tables.needed), pg_catalog.has_table_privilege(tables.oid, p.privilege)
     from tables
-    cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) as p (privilege)
+    cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']
+        || case when pg_catalog.current_setting('server_version_num')::integer >= 170000 then array['MAINTAIN'] else '{}' end) as p (privilege)
 )
 select pg_catalog.format('%s on %s', pg_catalog.string_agg(privilege, ', '), name),
        case when needed then pg_catalog.format('grant %s on %s to %I;', pg_catalog.string_agg(pg_catalog.lower(privilege), ', '), name, current_user)
