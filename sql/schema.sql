@@ -99,10 +99,11 @@ CREATE TABLE sumaclock.cron_runs (
     CONSTRAINT done_has_no_error CHECK (((status <> 'done'::sumaclock.run_status) OR (error IS NULL))),
     CONSTRAINT ended_has_reason CHECK (((status <> ALL (ARRAY['failed'::sumaclock.run_status, 'skipped'::sumaclock.run_status])) OR (error IS NOT NULL))),
     CONSTRAINT ended_has_time CHECK (((finished_at IS NOT NULL) OR (status = ANY (ARRAY['pending'::sumaclock.run_status, 'running'::sumaclock.run_status])))),
+    CONSTRAINT only_pending_is_unclaimed CHECK (((status = 'pending'::sumaclock.run_status) OR (claimed_by IS NOT NULL))),
     CONSTRAINT pending_is_unclaimed CHECK (((status <> 'pending'::sumaclock.run_status) OR ((claimed_by IS NULL) AND (started_at IS NULL) AND (finished_at IS NULL) AND (result IS NULL)))),
-    CONSTRAINT running_is_claimed CHECK (((status <> 'running'::sumaclock.run_status) OR ((claimed_by IS NOT NULL) AND (started_at IS NOT NULL) AND (heartbeat_at IS NOT NULL) AND (finished_at IS NULL) AND (attempts > 0) AND (result IS NULL))))
+    CONSTRAINT running_is_claimed CHECK (((status <> 'running'::sumaclock.run_status) OR ((started_at IS NOT NULL) AND (heartbeat_at IS NOT NULL) AND (finished_at IS NULL) AND (attempts > 0) AND (result IS NULL))))
 )
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='20000', autovacuum_vacuum_cost_delay='0');
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='20000', autovacuum_vacuum_cost_delay='0');
 
 ALTER TABLE sumaclock.cron_runs OWNER TO sumaclock_owner;
 
@@ -111,6 +112,8 @@ COMMENT ON TABLE sumaclock.cron_runs IS 'The work orders: one row a firing, writ
 COMMENT ON COLUMN sumaclock.cron_runs.scheduled_at IS 'The minute (UTC) that the run was meant for; lateness counts from here.';
 
 COMMENT ON COLUMN sumaclock.cron_runs.due_at IS 'From when a pending run may be claimed: its firing, or its next try.';
+
+COMMENT ON COLUMN sumaclock.cron_runs.claimed_by IS 'The worker that claimed the run last: null while it is pending, 0 when it ended without a worker.';
 
 COMMENT ON COLUMN sumaclock.cron_runs.attempts IS 'Claims so far; with the id and claimed_by it names one claim.';
 
@@ -190,11 +193,11 @@ ALTER TABLE ONLY sumaclock.workers
 
 CREATE INDEX cron_jobs_owner ON sumaclock.cron_jobs USING btree (organization_id, user_id);
 
+CREATE INDEX cron_runs_claimed ON sumaclock.cron_runs USING btree (claimed_by) WHERE (claimed_by IS NOT NULL);
+
 CREATE INDEX cron_runs_job ON sumaclock.cron_runs USING btree (job_id, scheduled_at DESC);
 
-CREATE INDEX cron_runs_pending ON sumaclock.cron_runs USING btree (due_at, id) WHERE (status = 'pending'::sumaclock.run_status);
-
-CREATE INDEX cron_runs_running ON sumaclock.cron_runs USING btree (claimed_by) WHERE (status = 'running'::sumaclock.run_status);
+CREATE INDEX cron_runs_pending ON sumaclock.cron_runs USING btree (due_at, id) WHERE (claimed_by IS NULL);
 
 CREATE INDEX cron_runs_scheduled ON sumaclock.cron_runs USING brin (scheduled_at) WITH (pages_per_range='32');
 

@@ -83,14 +83,17 @@ def pending(conn: Connection, files: Sequence[Migration]) -> list[Migration]:
 
 
 def migrate(conn: Connection, files: Sequence[Migration]) -> list[str]:
-    """Apply what is pending, as the owner role, on an autocommit connection of its own. Returns the applied names.
+    """Apply what is pending, as the owner role, on an autocommit connection of its own. Returns the applied names. A
+    member of that role, or a superuser, acts as it.
 
     Waits up to ten minutes for another runner on the same database; when that one did the work, returns []. A file
     that fails is rolled back whole, and those before it stay. Raises SumaclockError."""
     _check_ground(conn)
     _lock(conn)
     try:
-        conn.execute(query("create_migration_ledger"), prepare=False)
+        with conn.transaction():
+            conn.execute(query("prepare_migration"))
+            conn.execute(query("create_migration_ledger"), prepare=False)
         todo = pending(conn, files)
         for migration in todo:
             _apply(conn, migration)
@@ -135,6 +138,11 @@ def _read_ledger(conn: Connection) -> list[Applied]:
             return cursor.execute(query("list_applied_migrations")).fetchall()
         except psycopg.errors.UndefinedTable:
             return []
+        except psycopg.errors.InsufficientPrivilege:
+            raise SumaclockError(
+                f"Role '{conn.info.user}' may not read which migrations database '{conn.info.dbname}' has got: it is "
+                "neither its owner role nor its app role. Look at SUMACLOCK_DATABASE_URL."
+            ) from None
 
 
 def _compare(ledger: Sequence[Applied], files: Sequence[Migration]) -> list[Migration]:
@@ -170,8 +178,7 @@ def _compare(ledger: Sequence[Applied], files: Sequence[Migration]) -> list[Migr
 def _apply(conn: Connection, migration: Migration) -> None:
     try:
         with conn.transaction():
-            # Names in migrations are schema-qualified; an empty path makes a forgotten schema an error, not a surprise.
-            conn.execute(query("pin_search_path"))
+            conn.execute(query("prepare_migration"))
             conn.execute(migration.sql, prepare=False)
             if conn.info.transaction_status is not TransactionStatus.INTRANS:
                 raise SumaclockError(

@@ -161,7 +161,7 @@ def remove_cluster(private: PrivateCluster) -> None:
 def _remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
-            alive = psutil.pid_exists(int((folder / "pid").read_text()))
+            alive = psutil.pid_exists(int((folder / "pid").read_text())) or folder.stat().st_uid != os.geteuid()
         except (OSError, ValueError):
             continue
         if not alive:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.embedded.creation import run_first_boot
@@ -152,6 +153,22 @@ def test_the_app_role_reads_the_ledger_and_migrates_nothing(app: Connection) -> 
     assert pending(app, load_migrations()) == []
     with pytest.raises(SumaclockError, match="run as its owner role 'sumaclock_owner', not as 'sumaclock_app'"):
         migrate(app, load_migrations())
+
+
+def test_what_a_superuser_migrates_belongs_to_the_owner_role(superuser_of_bare: Connection) -> None:
+    assert migrate(superuser_of_bare, [ONE]) == ["0001_one"]
+    rows = superuser_of_bare.execute(
+        "select distinct relowner::regrole::text from pg_class where relnamespace = 'sumaclock'::regnamespace"
+    ).fetchall()
+    assert rows == [("sumaclock_owner",)]
+    assert superuser_of_bare.execute("select current_user::text").fetchall() == [("postgres",)]
+
+
+def test_an_outsider_is_told_that_it_is_one(app_db: AppDatabase, superuser: Connection) -> None:
+    superuser.execute(f"grant connect on database {app_db.name} to sumaclock_dagster")
+    outsider = make_conninfo(app_db.app_url, user="sumaclock_dagster")
+    with connect(outsider, "test") as conn, pytest.raises(SumaclockError, match="neither its owner role nor its app"):
+        pending(conn, load_migrations())
 
 
 def test_before_first_boot_it_says_what_to_do(cluster: TestCluster) -> None:

@@ -124,7 +124,11 @@ class PrivateCluster:
     def _alone(self, places: Places) -> Iterator[None]:
         # Two at once would both initialise, or start what the other is stopping.
         with (places.home / "cluster.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._say("Waiting for another process that starts or stops this cluster")
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _create(self, binaries: Binaries, places: Places, user: ServerUser) -> None:

@@ -1,1 +1,0 @@
-select set_config('search_path', 'pg_catalog', true)
