@@ -11,15 +11,12 @@ from dataclasses import asdict, dataclass
 
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from sumaclock_dagster.db import Connection, connect, with_database
+from sumaclock_dagster.db import Connection, with_database
 from sumaclock_dagster.doctor import CheckOutcome, run_checks
-from sumaclock_dagster.doctor.phrases import address, target
-from sumaclock_dagster.doctor.reach import judge_version, open_or_refuse
+from sumaclock_dagster.doctor.reach import judge_version
 from sumaclock_dagster.embedded.configuration import usable_port
-from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.settings import Settings
 from tests.conftest import NEIGHBOUR, AppDatabase, TestCluster
 from tests.doctor_results import by_name, problem_of, sentences, shared_app_database
@@ -174,23 +171,6 @@ def test_tls_that_the_server_does_not_have(app_db: AppDatabase, visitor: Visitor
     assert "sslmode" in remedy
 
 
-@pytest.mark.parametrize("url", ["", "  ", "mysql://a:hunter2@h/d", "postgresql+psycopg2://a:hunter2@h/d", "hunter2"])
-def test_not_a_postgresql_url(app_db: AppDatabase, url: str) -> None:
-    problem, remedy = refused(app_db, url)
-    assert APP in problem
-    assert "postgresql://" in remedy
-    assert "hunter2" not in problem + remedy
-
-
-@pytest.mark.parametrize("password", ["hunt@er2", "hunt/er2", "hunt:er2/x", "%zzhunter2", "hunt#er2@"])
-def test_an_unescaped_sign_in_the_password_shows_no_part_of_it(app_db: AppDatabase, password: str) -> None:
-    results = run_checks(with_app_url(app_db, f"postgresql://somebody:{password}@127.0.0.1:1/app"))
-    _, remedy = problem_of(by_name(results), "app database")
-    assert "%" in remedy
-    shown = json.dumps([asdict(result) for result in results])
-    assert "er2" not in shown
-
-
 def test_no_password_is_ever_shown(app_db: AppDatabase, visitor: Visitor) -> None:
     for database in (visitor.database, "nowhere_at_all"):
         settings = app_db.settings.model_copy(
@@ -203,51 +183,6 @@ def test_no_password_is_ever_shown(app_db: AppDatabase, visitor: Visitor) -> Non
             }
         )
         assert visitor.password not in json.dumps([asdict(result) for result in run_checks(settings)])
-
-
-def test_a_server_s_own_words_are_shown_where_we_know_none() -> None:
-    # Refused by libpq itself; a server that speaks another language takes the same way.
-    with pytest.raises(SumaclockError, match="invalid sslmode value") as caught:
-        open_or_refuse("postgresql://a:hunter2@127.0.0.1/b?sslmode=nonsense", APP)
-    assert "hunter2" not in str(caught.value)
-    assert APP in str(caught.value)
-
-
-def test_nothing_set_and_no_private_cluster(app_db: AppDatabase, tmp_path: object) -> None:
-    nothing = Settings(home=tmp_path, database_url=None, cron_database_url=None, dagster_database_url=None)
-    results = by_name(run_checks(nothing))
-    for name, variable in (("app database", APP), ("Dagster URL", "SUMACLOCK_DAGSTER_DATABASE_URL")):
-        problem, remedy = problem_of(results, name)
-        assert variable in problem
-        assert "bin/up" in remedy
-
-
-def test_the_cron_database_has_a_variable_of_its_own(app_db: AppDatabase) -> None:
-    settings = app_db.settings.model_copy(
-        update={"cron_database_url": SecretStr(with_database(app_db.app_url, "no_cron_here"))}
-    )
-    problem, remedy = problem_of(by_name(run_checks(settings)), "cron database")
-    assert "no_cron_here" in problem
-    assert "SUMACLOCK_CRON_DATABASE_URL" in remedy
-
-
-@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "mysql"])
-def test_dagster_s_url_needs_its_driver_s_name(app_db: AppDatabase, scheme: str) -> None:
-    url = app_db.settings.dagster_url.replace("postgresql+psycopg2", scheme)
-    settings = app_db.settings.model_copy(update={"dagster_database_url": SecretStr(url)})
-    results = by_name(run_checks(settings))
-    problem, remedy = problem_of(results, "Dagster URL")
-    assert f"{scheme}://" in problem
-    assert "postgresql+psycopg2://" in remedy
-    assert results["Dagster database"].outcome is CheckOutcome.SKIPPED
-
-
-@pytest.mark.parametrize("url", ["", "hunter2", "postgresql+psycopg2://a:hunt@er2@h/d"])
-def test_dagster_s_url_that_is_none(app_db: AppDatabase, url: str) -> None:
-    settings = app_db.settings.model_copy(update={"dagster_database_url": SecretStr(url)})
-    problem, remedy = problem_of(by_name(run_checks(settings)), "Dagster URL")
-    assert "SUMACLOCK_DAGSTER_DATABASE_URL" in problem
-    assert "er2" not in problem + remedy
 
 
 def test_dagster_s_database_cannot_be_reached(app_db: AppDatabase, visitor: Visitor) -> None:
@@ -291,24 +226,3 @@ def test_an_old_transaction_is_a_warning_and_not_a_failure(app_db: AppDatabase, 
     assert "idle_in_transaction_session_timeout" in remedy
     assert not any(result.outcome is CheckOutcome.FAILED for result in results)
     assert young.outcome is CheckOutcome.OK
-
-
-def test_conninfo_form_works_as_well_as_a_url(app_db: AppDatabase) -> None:
-    with connect(make_conninfo(app_db.app_url), "test") as conn:
-        assert conn.info.dbname == app_db.name
-    assert by_name(run_checks(with_app_url(app_db, make_conninfo(app_db.app_url))))["sessions"].outcome is (
-        CheckOutcome.OK
-    )
-
-
-def test_what_a_url_leaves_out_comes_from_libpq_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGHOST", "elsewhere.example")
-    monkeypatch.setenv("PGPORT", "6000")
-    monkeypatch.setenv("PGUSER", "someone")
-    assert target("postgresql://") == {
-        "host": "elsewhere.example",
-        "port": "6000",
-        "user": "someone",
-        "dbname": "someone",
-    }
-    assert address("postgresql://other@127.0.0.1/app") == "127.0.0.1:6000"
