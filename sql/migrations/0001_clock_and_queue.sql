@@ -63,27 +63,29 @@ create table sumaclock.cron_runs (
     error          text,
     constraint pending_is_unclaimed check (status <> 'pending'
         or (claimed_by is null and started_at is null and finished_at is null and result is null)),
+    constraint only_pending_is_unclaimed check (status = 'pending' or claimed_by is not null),
     constraint running_is_claimed check (status <> 'running'
-        or (claimed_by is not null and started_at is not null and heartbeat_at is not null
-            and finished_at is null and attempts > 0 and result is null)),
+        or (started_at is not null and heartbeat_at is not null and finished_at is null and attempts > 0 and result is null)),
     constraint ended_has_time check (finished_at is not null or status in ('pending', 'running')),
     constraint ended_has_reason check (status not in ('failed', 'skipped') or error is not null),
     constraint done_has_no_error check (status <> 'done' or error is null)
 )
 -- A queue rewrites each row twice within seconds. Free space keeps both new versions on the row's page, and vacuum
 -- starts after a fixed number of dead rows: as a share of a table with 30 days of history it would come far too late.
-with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
       autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
 comment on table sumaclock.cron_runs is 'The work orders: one row a firing, written by pg_cron, claimed and ended by a worker.';
 comment on column sumaclock.cron_runs.scheduled_at is 'The minute (UTC) that the run was meant for; lateness counts from here.';
 comment on column sumaclock.cron_runs.due_at is 'From when a pending run may be claimed: its firing, or its next try.';
+comment on column sumaclock.cron_runs.claimed_by is 'The worker that claimed the run last: null while it is pending, 0 when it ended without a worker.';
 comment on column sumaclock.cron_runs.attempts is 'Claims so far; with the id and claimed_by it names one claim.';
 comment on column sumaclock.cron_runs.lost is 'How many of the attempts ended with their worker instead of their handler.';
 
--- Claims look at pending runs only, so their cost does not grow with the history.
-create index cron_runs_pending on sumaclock.cron_runs (due_at, id) where status = 'pending';
--- Release and heartbeat look at running runs only.
-create index cron_runs_running on sumaclock.cron_runs (claimed_by) where status = 'running';
+-- Claims look at pending runs only, so their cost does not grow with the history. Pending is told by claimed_by, not
+-- by status: a finished run then changes no column that an index knows, and its update touches no index.
+create index cron_runs_pending on sumaclock.cron_runs (due_at, id) where claimed_by is null;
+-- What a dead worker held is found by its id.
+create index cron_runs_claimed on sumaclock.cron_runs (claimed_by) where claimed_by is not null;
 create index cron_runs_job on sumaclock.cron_runs (job_id, scheduled_at desc);
 -- Runs arrive in the order of time, so a block range index finds "the last 24 hours" at next to no cost a row.
 create index cron_runs_scheduled on sumaclock.cron_runs using brin (scheduled_at) with (pages_per_range = 32);

@@ -1,2 +1,8 @@
-with ended as (update sumaclock.workers set stopped_at = now() where id = %(worker)s returning id)
-select pg_notify('sumaclock_workers', 'ended') from ended
+with ended as (
+    update sumaclock.workers
+    set stopped_at = now()
+    where id = %(worker)s
+      and not exists (select from sumaclock.cron_runs where claimed_by = %(worker)s and status = 'running')
+    returning id
+)
+select count(*), pg_notify('sumaclock_workers', 'ended') from ended

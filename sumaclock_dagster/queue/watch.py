@@ -27,7 +27,7 @@ class Look:
 
 def look(conn: Connection, settings: Settings, code_version: str) -> Look:
     """Release what dead workers hold, retire workers of other code, and see how many workers to launch."""
-    released = workers.release_stale(conn, settings)
+    released = workers.release_dead(conn, settings)
     retired = workers.retire_old_code(conn, code_version)
     state = workers.pool_state(conn, settings)
     return Look(state, workers.workers_wanted(state, settings), retired, released)

@@ -90,7 +90,7 @@ class Claimer:
             claimed = claims.claim(conn, self._worker_id, self._dagster_run_id, want)
             if claimed:
                 self._idle_since = monotonic()
-                self._give(claimed)
+                self._give(claimed, full=len(claimed) == want)
             if len(claimed) < want and not self._notified.is_set():
                 self._wait_for_runs(conn)
 
@@ -100,8 +100,8 @@ class Claimer:
         enough = self._pace.batch // 2 if self._pace.fast else 1
         return min(self._pace.batch, room) if room >= enough else 0
 
-    def _give(self, claimed: list[Claimed]) -> None:
-        batch = Batch(size=len(claimed), left=len(claimed), claimed=monotonic())
+    def _give(self, claimed: list[Claimed], full: bool) -> None:
+        batch = Batch(full=full, left=len(claimed), claimed=monotonic())
         held = [HeldRun(run, batch) for run in claimed]
         for one in held:
             self._held.add(one)

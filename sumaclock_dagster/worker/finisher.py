@@ -180,7 +180,7 @@ class Finisher:
         batch = held.batch
         batch.left -= 1
         if batch.left == 0:
-            self._pace.ended(batch.size, held.ended - batch.claimed)
+            self._pace.ended(batch.full, held.ended - batch.claimed)
 
     def _line(self, held: HeldRun, v: Ended | Retried, kept: bool) -> FiringLine:
         run = held.run

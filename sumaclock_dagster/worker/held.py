@@ -11,9 +11,10 @@ from sumaclock_dagster.queue.claims import Claimed
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One claim's runs: how many have not ended, and when the claim's answer came (monotonic seconds)."""
+    """One claim's runs: whether it got as many as it asked for, how many have not ended, and when its answer came
+    (monotonic seconds)."""
 
-    size: int
+    full: bool
     left: int
     claimed: float
 

@@ -9,6 +9,7 @@ from time import monotonic
 
 import psycopg
 
+from sumaclock_dagster.db import Connection
 from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.model import Failed
 from sumaclock_dagster.queue import claims, workers
@@ -17,7 +18,8 @@ from sumaclock_dagster.worker.dbclock import DatabaseClock
 from sumaclock_dagster.worker.held import HeldRun, HeldRuns
 from sumaclock_dagster.worker.session import GivenUp, Session
 
-RELEASE_SECONDS = 10.0
+RELEASE_DEAD_SECONDS = 5.0
+RELEASE_SILENT_SECONDS = 60.0
 # A run younger than this was just claimed: its heartbeat is its claim.
 RENEW_AGE_SECONDS = 10.0
 TIMEOUT_LOOK_SECONDS = 0.1
@@ -43,7 +45,7 @@ class Keeper:
         self._clock = clock
         self._log = log
         self._retire = retire
-        self._released_at = 0.0
+        self._dead_at = self._silent_at = 0.0
 
     def run(self, ended: Event) -> None:
         """Keep until `ended`. A database that is away is the claimer's and finisher's concern; just try again."""
@@ -61,11 +63,21 @@ class Keeper:
         if over:
             self._retire("its time is over")
         self._renew_runs()
-        if monotonic() - self._released_at >= RELEASE_SECONDS:
-            self._released_at = monotonic()
-            released = workers.release_stale(conn, self._settings)
-            if released.pending or released.failed:
-                self._log.warning("released %d stale runs, failed %d for good", released.pending, released.failed)
+        self._release(conn)
+
+    def _release(self, conn: Connection) -> None:
+        now = monotonic()
+        silent_every = min(RELEASE_SILENT_SECONDS, self._settings.lease_seconds / 10)
+        if now - self._dead_at >= RELEASE_DEAD_SECONDS:
+            self._dead_at = now
+            self._say(workers.release_dead(conn, self._settings))
+        if now - self._silent_at >= silent_every:
+            self._silent_at = now
+            self._say(workers.release_silent(conn, self._settings))
+
+    def _say(self, released: workers.Released) -> None:
+        if released.pending or released.failed:
+            self._log.warning("released %d stale runs, failed %d for good", released.pending, released.failed)
 
     def _renew_runs(self) -> None:
         old = [h for h in self._held.open() if monotonic() - h.batch.claimed > RENEW_AGE_SECONDS]

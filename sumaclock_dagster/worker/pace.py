@@ -17,19 +17,20 @@ class Pace:
         self._most = max(first, most)
         self._threads = threads
         self.batch = first
-
-    @property
-    def fast(self) -> bool:
-        return self.batch > self._first
+        self.fast = False
 
     @property
     def hold(self) -> int:
         """The most runs that the worker holds at once."""
-        return 2 * self.batch if self.fast else max(self._threads, 1)
+        return 2 * self.batch if self.fast else self._threads
 
-    def ended(self, size: int, slowest_seconds: float) -> None:
-        """Learn that a batch of `size` runs has ended, the last of them `slowest_seconds` after the claim."""
+    def ended(self, full: bool, slowest_seconds: float) -> None:
+        """Learn that a claim's runs have all ended, the last of them `slowest_seconds` after the claim. `full`: the
+        claim got as many as it asked for."""
         if slowest_seconds >= FAST_SECONDS:
             self.batch = max(self._first, self.batch // 2)
-        elif size >= self.batch:
+            self.fast = self.fast and self.batch > self._first
+        elif full and self.fast:
             self.batch = min(self._most, self.batch * 2)
+        elif full:
+            self.fast = True

@@ -1,0 +1,36 @@
+-- Ending the worker and releasing its runs is one statement: a worker that is noted as stopped holds nothing.
+with dead as materialized (
+    select w.id
+    from sumaclock.workers w
+    where w.stopped_at is null
+      and w.id not in (select worker_id from sumaclock.worker_sessions)
+      and case when w.started_at is null then w.requested_at < now() - %(start)s * interval '1 second'
+               else greatest(w.heartbeat_at, pg_postmaster_start_time()) < now() - %(dead_session)s * interval '1 second' end
+    for update skip locked
+), stale as materialized (
+    select r.id
+    from sumaclock.cron_runs r
+    join dead on dead.id = r.claimed_by
+    where r.status = 'running'
+    for update of r
+), released as (
+    update sumaclock.cron_runs r
+    set status = case when r.lost + 1 >= %(max_lost)s then 'failed' else 'pending' end::sumaclock.run_status,
+        lost = r.lost + 1,
+        finished_at = case when r.lost + 1 >= %(max_lost)s then now() end,
+        started_at = case when r.lost + 1 >= %(max_lost)s then r.started_at end,
+        claimed_by = case when r.lost + 1 >= %(max_lost)s then r.claimed_by end,
+        error = case when r.lost + 1 >= %(max_lost)s
+                then format('Given up after %%s attempts that ended with their worker; the last, of worker %%s: its session ended.',
+                            r.lost + 1, r.claimed_by)
+                else format('Attempt %%s was released: the session of its worker %%s ended.', r.attempts, r.claimed_by) end
+    from stale s
+    where r.id = s.id and r.status = 'running'
+    returning r.status
+), buried as (
+    update sumaclock.workers w set stopped_at = now() from dead where w.id = dead.id
+), told as (
+    select pg_notify('cron_runs', '') from (select from released where status = 'pending' limit 1) p
+)
+select count(*) filter (where status = 'pending'), count(*) filter (where status = 'failed'), (select count(*) from told)
+from released
