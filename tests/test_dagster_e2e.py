@@ -284,6 +284,9 @@ def test_what_a_worker_did_is_in_dagster(stack: Stack) -> None:
     assert "kind demo" in error[0]
     assert "no such invoice" in error[0]
 
+    output = "".join(file.read_text() for file in stack.folder.glob(f"storage/{worker.dagster_run_id}/**/*.err"))
+    assert [line for line in output.splitlines() if f"run {good[0].id}" in line and "Demo run for acme" in line]
+
 
 def test_a_terminated_worker_gives_its_runs_back_uncounted_and_is_replaced(stack: Stack) -> None:
     worker = stack.worker()

@@ -52,7 +52,6 @@ FIRING_COLUMNS = {
     "attempt": "int",
     "organization": "string",
     "user": "string",
-    "job": "string",
 }
 
 
@@ -95,6 +94,5 @@ def _firing(line: FiringLine) -> dict[str, Any]:
         line.attempt,
         line.organization_id,
         line.user_id,
-        str(line.job_id),
     )
     return dict(zip(FIRING_COLUMNS, values, strict=True))
