@@ -21,7 +21,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from sumaclock_dagster.handlers import HandlerRun, Handlers
+from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.migrate import load_migrations, migrate
 from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.worker import Worker, WorkerConfig
