@@ -17,17 +17,20 @@ def connect(url: str, application_name: str, *, connect_timeout: int = 10) -> Co
 
     Raises psycopg.OperationalError; libpq's text names host and port and never the password.
     """
-    return psycopg.connect(
+    conn = psycopg.connect(
         url,
         autocommit=True,
         application_name=application_name,
         connect_timeout=connect_timeout,
-        options=f"{conninfo_to_dict(url).get('options') or ''} -c timezone=UTC".strip(),
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,
         tcp_user_timeout=25_000,
     )
+    # Not as a start-up option: poolers refuse or ignore those.
+    if conn.info.parameter_status("TimeZone") != "UTC":
+        conn.execute(query("use_utc"))
+    return conn
 
 
 def database_name(url: str) -> str:
