@@ -47,7 +47,7 @@ RUN_NAMES = [
 END = """
 update sumaclock.cron_runs
 set status = %(status)s, scheduled_at = '2026-01-15 12:30Z', started_at = '2026-01-15 12:30:00.25Z',
-    finished_at = '2026-01-15 12:30:02.75Z', attempts = 1, claimed_by = 7, result = %(result)s, error = %(error)s,
+    finished_at = %(finished)s, attempts = 1, claimed_by = 7, result = %(result)s, error = %(error)s,
     dagster_run_id = '00000000-0000-0000-0000-00000000000d'
 where id = %(id)s
 """
@@ -74,9 +74,16 @@ def add_job(app: Connection, app_db: AppDatabase, kind: str = "demo", organizati
         ).id
 
 
-def end(app: Connection, run_id: int, status: str = "done", result: Any = None, error: str | None = None) -> None:
+def end(
+    app: Connection,
+    run_id: int,
+    status: str = "done",
+    result: Any = None,
+    error: str | None = None,
+    finished: str = "2026-01-15 12:30:02.75Z",
+) -> None:
     stored = None if result is None else json.dumps(result)
-    app.execute(END, {"id": run_id, "status": status, "result": stored, "error": error})
+    app.execute(END, {"id": run_id, "status": status, "result": stored, "error": error, "finished": finished})
 
 
 def run(*arguments: object) -> Result:
@@ -215,8 +222,27 @@ def test_ends_are_told_once_in_their_order(app: Connection, superuser: Connectio
 
     retry_run(app, quick)
     assert ends.look() == []
-    end(app, quick)
+    end(app, quick, "failed", error="E")
     assert [told.id for told in ends.look()] == [quick], "a retried run ends again"
+    retry_run(app, quick)
+    end(app, quick, finished="2026-01-15 12:30:03Z")
+    assert [told.id for told in ends.look()] == [quick], "and so it does between two looks"
+    assert ends.look() == []
+
+
+def test_ends_of_runs_far_below_the_newest_are_told(app: Connection, job: UUID) -> None:
+    pending, running, retried = (fire(app, job) for _ in range(3))
+    end(app, retried, "failed", error="E")
+    app.execute("update sumaclock.cron_runs set status = 'running', claimed_by = 1, attempts = 1, started_at = now(),"
+                " heartbeat_at = now() where id = %s", [running])  # fmt: skip
+    many = "insert into sumaclock.cron_runs (job_id) select %s from generate_series(1, 1500)"
+    app.execute(many, [job])
+    ends = Ends(app)
+    retry_run(app, retried)
+    assert ends.look() == []
+    for run_id in (pending, running, retried):
+        end(app, run_id)
+    assert {told.id for told in ends.look()} == {pending, running, retried}
     assert ends.look() == []
 
 

@@ -95,7 +95,10 @@ def test_delete_tells_what_went_with_the_job(app: Connection, clock: Clock) -> N
     job, other = add(app, clock), add(app, clock)
     runs = [fire(app, job.id) for _ in range(6)]
     kept = fire(app, other.id)
-    end = "update sumaclock.cron_runs set status = %s, finished_at = now(), error = %s where id = %s"
+    end = (
+        "update sumaclock.cron_runs set status = %s, started_at = now(), finished_at = now(), claimed_by = 1,"
+        " attempts = 1, error = %s where id = %s"
+    )
     app.execute(end, ["done", None, runs[0]])
     app.execute(end, ["failed", "E", runs[1]])
     app.execute(end, ["failed", "E", runs[2]])
