@@ -26,9 +26,16 @@ def venv_works() -> bool:
     return answer == [str(part) for part in sys.version_info[:2]]
 
 
+def was_moved() -> bool:
+    """pyvenv.cfg holds the command that made the environment, and with it its place."""
+    lines = (VENV / "pyvenv.cfg").read_text("utf-8").splitlines()
+    made = [line for line in lines if line.startswith("command = ")]
+    return bool(made) and not made[0].endswith(f" {VENV}")
+
+
 def make_venv() -> None:
     """Make .venv where it is missing, half made, of a Python that is gone, or moved: its scripts hold its path."""
-    if venv_works() and stamp().get("root", str(ROOT)) == str(ROOT):
+    if venv_works() and not was_moved():
         return
     if importlib.util.find_spec("ensurepip") is None:
         raise Refused(f"{sys.executable} has no ensurepip, so it cannot make a virtual environment with pip.")
@@ -37,7 +44,7 @@ def make_venv() -> None:
 
 def install_python_packages(lock: str) -> None:
     """Install what the lock names, by hash, and the project itself; only when the lock or pyproject.toml changed."""
-    wanted = {"root": str(ROOT)} | {name: checksum(name) for name in (lock, "pyproject.toml")}
+    wanted = {name: checksum(name) for name in (lock, "pyproject.toml")}
     if lock == TEST_LOCK:
         # It holds the whole other lock, so what it installed serves bin/up as well.
         wanted[RUNTIME_LOCK] = checksum(RUNTIME_LOCK)

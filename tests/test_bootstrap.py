@@ -1,0 +1,203 @@
+"""What bin/up and bin/test install, and what they say where they may not. Bare machines are tried by hand."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.waiting import until
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = ("bin/up", "bin/down", "bin/test", "bin/_install")
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "bin" / "bootstrap"))
+    before = set(sys.modules)
+    yield importlib.import_module("system")
+    for name in {"system", "environment", "console"} - before:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the whole PATH."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def tool(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with an empty lock: making its .venv needs no network."""
+    root = tmp_path / "check out"
+    shutil.copytree(ROOT / "bin", root / "bin", ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("__init__.py", "model.py", "embedded/__init__.py", "embedded/binaries.py"):
+        (root / "sumaclock_dagster" / part).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "sumaclock_dagster" / part, root / "sumaclock_dagster" / part)
+    for name in ("README.md", "LICENSE", "pyproject.toml"):
+        shutil.copy(ROOT / name, root)
+    for folder in ("sql",):
+        shutil.copytree(ROOT / folder, root / folder)
+    for name in ("workspace.yaml", "dagster.yaml"):
+        shutil.copy(ROOT / name, root)
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        (root / name).write_text("# Nothing.\n")
+    return root
+
+
+def install(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", str(root / "bin" / "_install"), *arguments], capture_output=True, text=True, env=offline(), check=False
+    )
+
+
+def offline() -> dict[str, str]:
+    # hatchling, which a real lock brings into .venv, comes from here.
+    return os.environ | {"PYTHONPATH": sysconfig.get_paths()["purelib"], "PIP_NO_INDEX": "1"}
+
+
+def test_scripts_are_plain_sh() -> None:
+    for name in SCRIPTS:
+        assert os.access(ROOT / name, os.X_OK)
+        assert (ROOT / name).read_text().startswith("#!/bin/sh\n")
+        assert subprocess.run(["sh", "-n", str(ROOT / name)], check=False).returncode == 0
+
+
+def test_without_a_new_python_it_says_so(tools: Path) -> None:
+    tool(tools, "python3", "exit 1")
+    for name in ("dirname", "uname"):
+        (tools / name).symlink_to(str(shutil.which(name, path="/usr/bin:/bin")))
+    done = subprocess.run(["/bin/sh", str(ROOT / "bin" / "_install")], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "needs Python 3.11 or newer" in done.stderr
+    assert "Install it with:" in done.stderr
+
+
+@pytest.mark.timeout(120)
+def test_nothing_is_installed_twice(checkout: Path) -> None:
+    first = install(checkout)
+    assert first.returncode == 0, first.stderr
+    assert "Making .venv: done" in first.stderr
+    assert (checkout / ".venv" / "bin" / "sumaclock").exists()
+    assert install(checkout).stderr == ""
+
+    # A changed lock is installed, for tests too; what tests installed serves bin/up.
+    (checkout / "requirements.txt").write_text("# Nothing more.\n")
+    tested = install(checkout, "--test")
+    assert tested.returncode == 0, tested.stderr
+    assert "Installing 0 Python packages" in tested.stderr
+    assert "Making .venv" not in tested.stderr
+    assert install(checkout).stderr == ""
+
+    # A moved checkout gets a new .venv, since its scripts hold their place.
+    moved = checkout.rename(checkout.with_name("moved"))
+    assert "Making .venv: done" in install(moved).stderr
+    assert install(moved).stderr == ""
+
+    # Packages that are not what the lock says are refused, and the next time it is tried again.
+    (moved / "requirements.txt").write_text("click==8.1.7 \\\n    --hash=sha256:" + "0" * 64 + "\n")
+    failed = install(moved)
+    assert failed.returncode == 1
+    assert "pip failed" in failed.stderr
+    assert not (moved / ".venv" / "installed.json").exists()
+
+
+def test_one_installation_at_a_time(checkout: Path) -> None:
+    folder = os.open(checkout, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with (
+            (checkout / "output").open("w+") as output,
+            subprocess.Popen(["sh", str(checkout / "bin" / "_install")], stderr=output, env=offline()) as waiting,
+        ):
+            until(lambda: "waiting for it" in (checkout / "output").read_text(), 20, "the second's word")
+            assert waiting.poll() is None
+            assert not (checkout / ".venv").exists()
+            fcntl.flock(folder, fcntl.LOCK_UN)
+            assert waiting.wait(60) == 0
+    finally:
+        os.close(folder)
+
+
+def test_the_newest_postgresql_with_pg_cron_is_chosen(system: ModuleType, tools: Path) -> None:
+    names = "postgresql-15 postgresql-15-cron postgresql-18 postgresql-16 postgresql-16-cron postgresql-17-cron"
+    tool(tools, "apt-cache", f"echo {names} | /usr/bin/tr ' ' '\\n'")
+    assert system.newest_with_cron() == 16
+    minor = sys.version_info.minor
+    assert system.debian_packages(["venv", "postgresql"]) == [
+        f"python3.{minor}-venv",
+        "postgresql-16",
+        "postgresql-16-cron",
+    ]
+
+
+def test_without_the_right_it_names_the_packages(
+    system: ModuleType, tools: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool(tools, "apt-get", "exit 99")
+    tool(tools, "apt-cache", "echo postgresql-17; echo postgresql-17-cron")
+    tool(tools, "sudo", "exit 1")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with pytest.raises(system.Refused) as refused:
+        system.install_system_packages(["postgresql"], optional=True)
+    assert "apt-get install --no-install-recommends postgresql-17 postgresql-17-cron" in str(refused.value)
+    # A missing browser alone stops nothing.
+    system.install_system_packages([], optional=True)
+    assert "browser tests will be skipped" in capsys.readouterr().err
+
+
+def test_with_sudo_it_installs_without_a_main_cluster(
+    system: ModuleType, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = tmp_path / "notes"
+    folder = tmp_path / "createcluster.d"
+    for name in ("sh", "env", "mkdir", "rm", "cat"):
+        (tools / name).symlink_to(str(shutil.which(name, path="/usr/bin:/bin")))
+    tool(tools, "sudo", 'shift; [ "$1" = true ] || "$@"')
+    tool(
+        tools,
+        "apt-get",
+        f'echo "$@" >> {notes}; cat {folder}/* >> {notes} 2>/dev/null; [ "$1" = update ] || exit $APT_RC',
+    )
+    tool(tools, "apt-cache", "echo postgresql-17; echo postgresql-17-cron")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(system, "CREATECLUSTER", folder)
+    monkeypatch.setenv("APT_RC", "0")
+    system.install_system_packages(["postgresql"], optional=False)
+    assert notes.read_text().splitlines() == [
+        "update",
+        "install -y --no-install-recommends postgresql-17 postgresql-17-cron",
+        "create_main_cluster = false",
+    ]
+    assert list(folder.iterdir()) == []
+
+    monkeypatch.setenv("APT_RC", "100")
+    with pytest.raises(system.Refused, match="apt-get failed"):
+        system.install_system_packages(["postgresql"], optional=False)
+    assert list(folder.iterdir()) == []
+
+
+def test_on_macos_it_names_the_formulae(system: ModuleType, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system.platform, "system", lambda: "Darwin")
+    with pytest.raises(system.Refused, match=r"brew install postgresql@17 pg_cron"):
+        system.install_system_packages(["postgresql"], optional=False)
