@@ -24,6 +24,7 @@ from sumaclock_dagster.embedded.processes import (
     identify,
     kill_session,
     spawn,
+    trim,
 )
 from sumaclock_dagster.embedded.up_file import UpNote, only_one, read_up_file
 from sumaclock_dagster.model import SumaclockError
@@ -129,6 +130,20 @@ def test_a_dead_child_is_told_with_its_error_and_started_again_ever_later(tmp_pa
     assert "Traceback" not in first[0]
     assert until(children.tend, 10, "the restart") == ["The daemon is started again."]
     assert "is started again in 2 s." in until(children.tend, 10, "the second death")[0]
+
+
+def test_a_long_log_is_cut_while_it_is_written(tmp_path: Path) -> None:
+    log, go_on = tmp_path / "daemon.log", tmp_path / "go on"
+    code = "import os, sys, time; print('a' * 100)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nprint('b')"
+    popen = spawn("daemon", [sys.executable, "-u", "-c", code, str(go_on)], os.environ, log)
+    until(lambda: "a" * 100 in log.read_text(), 10, "the first line")
+    trim(log, max_bytes=1000)
+    assert "a" * 100 in log.read_text()
+    trim(log, max_bytes=50)
+    assert "a" * 100 in (tmp_path / "daemon.log.1").read_text()
+    go_on.touch()
+    assert popen.wait(10) == 0
+    assert log.read_text() == "b\n"
 
 
 def test_up_json_is_whole_and_one_up_holds_a_home(tmp_path: Path) -> None:

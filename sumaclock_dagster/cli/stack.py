@@ -96,7 +96,7 @@ def _up_in_background(settings: Settings, port: int | None, no_demo: bool) -> No
     file.unlink(missing_ok=True)
     options = [*(["--port", str(port)] if port else []), *(["--no-demo"] if no_demo else [])]
     command = [sys.executable, "-m", "sumaclock_dagster.cli.main", "up", "--home", str(home), *options]
-    with file.open("wb") as log:
+    with file.open("ab") as log:
         # Its own session: the end of this terminal is not its end.
         supervisor = subprocess.Popen(
             command,

@@ -22,6 +22,7 @@ from sumaclock_dagster.embedded.processes import (
     identify,
     kill_session,
     spawn,
+    trim,
     wait_for_end,
 )
 
@@ -77,7 +78,9 @@ class Children:
         return [f"The {child.name} ended ({_how(child.popen)}). {self._log_tail(child.name)}" for child in ended]
 
     def tend(self) -> list[str]:
-        """Start dead ones again, each later than the time before. Returns what to tell people."""
+        """Start dead ones again, each later than the time before, and keep logs short. Returns what to tell people."""
+        for log in self._logs.glob("*.log"):
+            trim(log)
         told = []
         for child in self._children.values():
             now = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ MARK = "SUMACLOCK_UP_MARK"
 # A corrected system clock moves the start times that the kernel reports, by a little.
 SAME_START_SECONDS = 2.0
 POLL_SECONDS = 0.05
-LOG_MAX_BYTES = 10_000_000
+LOG_MAX_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,7 @@ def find(identity: Identity) -> psutil.Process | None:
 
 def spawn(name: str, command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, so that a Ctrl-C in the terminal does not reach it. Its output is
-    appended to `log_file`, of which one older part is kept."""
-    if log_file.exists() and log_file.stat().st_size > LOG_MAX_BYTES:
-        log_file.replace(log_file.with_suffix(".log.1"))
+    appended to `log_file`."""
     with log_file.open("ab") as log:
         log.write(f"\n--- {name} started at {time.strftime('%Y-%m-%d %H:%M:%S %z')}\n".encode())
         log.flush()
@@ -63,6 +62,13 @@ def spawn(name: str, command: Sequence[str], environment: Mapping[str, str], log
             env=dict(environment),
             start_new_session=True,
         )
+
+
+def trim(log_file: Path, max_bytes: int = LOG_MAX_BYTES) -> None:
+    """Move a log that has grown long to `.log.1`, over the one before. Who appends to it goes on at its new end."""
+    if log_file.stat().st_size > max_bytes:
+        shutil.copyfile(log_file, log_file.with_suffix(".log.1"))
+        os.truncate(log_file, 0)
 
 
 def followers(leader: Identity) -> list[psutil.Process]:
