@@ -177,6 +177,7 @@ def test_a_worker_reports_its_totals_and_goes_on_while_dagsters_storage_is_down(
     assert run.tags["sumaclock/done"] == "4"
     assert run.tags["sumaclock/failed"] == "1"
     assert run.tags["sumaclock/ended"]
+    assert run.tags["sumaclock/worker"] == str(worker.id)
     errors = [entry.user_message for entry in instance.all_logs(dagster_run_id) if entry.level == 40]
     assert any("No handler for kind 'nobody_knows_it'" in text for text in errors)
 
@@ -240,7 +241,14 @@ def test_the_report_is_renewed_only_when_something_changed(
     changed = tick(definitions, instance, "failures_changed", again.cursor or first.cursor)
 
     assert [len(data.run_requests or ()) for data in (first, again, changed)] == [1, 0, 1]
-    assert "Nothing new" in again.skip_message
+    assert "Reported already" in again.skip_message
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "{}", "[]", "1"])
+def test_a_cursor_that_says_nothing_is_no_cursor(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, app: Connection, cursor: str
+) -> None:
+    assert len(tick(definitions, instance, "failures_changed", cursor).run_requests) == 1
 
 
 # ---- prune

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from itertools import pairwise
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -68,9 +69,9 @@ def test_a_storm_of_notifications_is_one_look_a_second(
 ) -> None:
     looks: list[float] = []
 
-    def counted(*arguments: object) -> Look:
+    def counted(*arguments: Any, **options: Any) -> Look:
         looks.append(monotonic())
-        return look(*arguments)  # type: ignore[arg-type]
+        return look(*arguments, **options)
 
     monkeypatch.setattr(watch_module, "look", counted)
     request_worker(app, "v")
@@ -109,3 +110,16 @@ def test_a_backlog_that_comes_meanwhile_is_noticed(app_db: AppDatabase, app: Con
     seen, seconds = until(watched, 5, "the end of the watch")
     assert seen.wanted == 2, "500 runs a worker, and one is starting"
     assert seconds < 3
+
+
+def test_without_a_live_worker_silent_runs_are_released_here(app_db: AppDatabase, app: Connection) -> None:
+    settings = app_db.settings.model_copy(update={"lease_seconds": 30})
+    app.execute(
+        # A frozen worker: its session is taken for alive, but neither it nor its run shows a sign of life.
+        "with w as (insert into sumaclock.workers (code_version, started_at, heartbeat_at, retires_at)"
+        " values ('v', now(), now(), now() + interval '1 hour') returning id)"
+        " insert into sumaclock.cron_runs (job_id, status, attempts, claimed_by, started_at, heartbeat_at)"
+        " select %s, 'running', 1, id, now() - interval '1 minute', now() - interval '1 minute' from w",
+        [add_job(app, "demo")],
+    )
+    assert look(app, settings, "v").released.pending == 1

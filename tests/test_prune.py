@@ -7,9 +7,9 @@ from sumaclock_dagster.prune import prune_firings, prune_runs, prune_workers
 from tests.conftest import AppDatabase, TestCluster
 
 INSERT_RUNS = """
-insert into sumaclock.cron_runs (job_id, status, scheduled_at, finished_at, error, attempts)
+insert into sumaclock.cron_runs (job_id, status, scheduled_at, finished_at, error, attempts, claimed_by)
 select %(job)s, %(status)s::sumaclock.run_status, now() - %(ago)s::interval, now() - %(ago)s::interval,
-       case when %(status)s::text in ('failed', 'skipped') then 'E' end, 1
+       case when %(status)s::text in ('failed', 'skipped') then 'E' end, 1, 1
 from generate_series(1, %(count)s)
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import BytesIO
 from uuid import UUID, uuid4
 
@@ -10,12 +11,8 @@ import pandas as pd
 import pytest
 
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.reports.failures import (
-    failures_by_hour,
-    failures_digest,
-    kinds_without_handler,
-    recent_failures,
-)
+from sumaclock_dagster.reports.changes import Seen, see, worth_reporting
+from sumaclock_dagster.reports.failures import failures_by_hour, kinds_without_handler, recent_failures
 from sumaclock_dagster.reports.pictures import draw_failures
 
 
@@ -31,8 +28,9 @@ def add_job(app: Connection, kind: str, *, organization: str = "acme", enabled: 
 
 def add_run(app: Connection, job: UUID, status: str, ago: str, error: str | None = None) -> int:
     row = app.execute(
-        "insert into sumaclock.cron_runs (job_id, status, scheduled_at, finished_at, error, attempts, dagster_run_id)"
-        " values (%s, %s, now() - %s::interval, now() - %s::interval, %s, 1, %s) returning id",
+        "insert into sumaclock.cron_runs"
+        " (job_id, status, scheduled_at, finished_at, error, attempts, claimed_by, dagster_run_id)"
+        " values (%s, %s, now() - %s::interval, now() - %s::interval, %s, 1, 1, %s) returning id",
         [job, status, ago, ago, error, uuid4()],
     ).fetchone()
     assert row is not None
@@ -92,15 +90,37 @@ def test_kinds_without_handler_are_those_of_enabled_jobs_and_of_failed_runs(app:
     assert kinds_without_handler(app, ["known", "wanted", "gone"]).empty
 
 
-def test_the_digest_changes_with_failures_and_handlers_only(app: Connection) -> None:
+def test_what_is_seen_changes_with_failures_and_handlers_only(app: Connection) -> None:
     job = add_job(app, "invoice")
-    before = failures_digest(app, ["invoice"])
+    before = see(app, ["invoice"])
     add_run(app, job, "done", "1 minute")
-    assert failures_digest(app, ["invoice"]) == before
+    assert replace(see(app, ["invoice"]), seen_at=before.seen_at) == before
     add_run(app, job, "failed", "1 minute", "E")
-    after = failures_digest(app, ["invoice"])
-    assert after != before
-    assert failures_digest(app, []) != after
+    after = see(app, ["invoice"])
+    assert (after.failed, after.missing) == (1, ())
+    assert after.newest != before.newest
+    assert see(app, []).missing == ("invoice",)
+
+
+CALM = Seen(0, "", (), 1000.0)
+FAILING = Seen(3, "10:00", (), 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("now", "reported", "worth"),
+    [
+        (CALM, None, True),
+        (CALM, CALM, False),
+        (FAILING, CALM, True),
+        (CALM, FAILING, True),
+        (replace(FAILING, failed=4, seen_at=1060.0), FAILING, False),
+        (replace(FAILING, failed=4, seen_at=2800.0), FAILING, True),
+        (replace(FAILING, seen_at=9999.0), FAILING, False),
+        (replace(FAILING, missing=("x",), seen_at=1060.0), FAILING, True),
+    ],
+)
+def test_when_a_report_is_worth_making_again(now: Seen, reported: Seen | None, worth: bool) -> None:
+    assert worth_reporting(now, reported) is worth
 
 
 @pytest.mark.parametrize("kinds", [0, 1, 3, 30])

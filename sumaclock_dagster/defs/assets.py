@@ -133,13 +133,15 @@ def _links(failures: Sequence[Mapping[Any, Any]]) -> dict[str, dg.DagsterRunMeta
 
 
 def _no_failed_runs(failed: int) -> dg.AssetCheckResult:
+    runs = "1 run" if failed == 1 else f"{failed or 'No'} runs"
+    advice = (
+        " Read the errors in this asset's table (`sumaclock runs show <run>` has the traceback), mend the cause, then "
+        "`sumaclock runs retry <run>`."
+    )
     return dg.AssetCheckResult(
         check_name="no_failed_runs",
         passed=failed == 0,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{failed} runs failed within the last {HOURS} hours. Read their errors in the table of this asset "
-        "(`sumaclock runs show <run>` has the traceback), mend the cause, then `sumaclock runs retry <run>`."
-        if failed
-        else f"No run failed within the last {HOURS} hours.",
+        description=f"{runs} failed within the last {HOURS} hours.{advice if failed else ''}",
         metadata={"failed runs": failed},
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -12,8 +15,10 @@ from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.queue.watch import Look, watch
 from sumaclock_dagster.queue.workers import request_worker
 
+if TYPE_CHECKING:
+    from sumaclock_dagster.reports.changes import Seen
+
 WATCH_SECONDS = 20.0
-FAILURES_EVERY_SECONDS = 600
 
 
 @dg.sensor(
@@ -39,21 +44,33 @@ def pending_runs(sumaclock: dg.ResourceParam[Sumaclock]) -> Iterator[dg.RunReque
 
 @dg.sensor(
     job=report_failures,
-    minimum_interval_seconds=FAILURES_EVERY_SECONDS,
+    minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Renews the asset run_failures and the checks when runs failed, or when kinds lack a handler.",
+    description="Renews the asset run_failures and the checks: at once when the first run fails, when the last failure "
+    "is over, or when a kind lost or got its handler; once in half an hour while runs keep failing.",
 )
 def failures_changed(
     context: dg.SensorEvaluationContext, sumaclock: dg.ResourceParam[Sumaclock]
 ) -> dg.RunRequest | dg.SkipReason:
-    from sumaclock_dagster.reports.failures import failures_digest
+    from sumaclock_dagster.reports.changes import see, worth_reporting
 
     with sumaclock.connect("sensor") as conn:
-        digest = failures_digest(conn, sumaclock.handlers)
-    if digest == context.cursor:
-        return dg.SkipReason("Nothing new: no run failed or aged, and no kind lost or got its handler.")
-    context.update_cursor(digest)
+        now = see(conn, sumaclock.handlers)
+    if not worth_reporting(now, _reported(context.cursor)):
+        return dg.SkipReason(f"Reported already, or not long ago: {now.failed} failed runs within the last day.")
+    context.update_cursor(json.dumps(asdict(now)))
     return dg.RunRequest()
+
+
+def _reported(cursor: str | None) -> Seen | None:
+    """What the cursor says of the last report; None for no cursor, or one that an older version or a hand wrote."""
+    from sumaclock_dagster.reports.changes import Seen
+
+    try:
+        values = json.loads(cursor or "")
+        return Seen(values["failed"], values["newest"], tuple(values["missing"]), values["seen_at"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _what_it_saw(seen: Look) -> str:

@@ -48,8 +48,8 @@ def claim_and_execute(
             sumaclock.handlers,
             log,
         )
-        journal = Journal(context, log)
         worker.start()
+        journal = Journal(context, log, worker.worker_id)
         interrupted = _wait_for_end(worker, journal, sumaclock)
         journal.close(worker.take_report(), worker.end_reason)
         cancelled = interrupted and _is_cancelling(context)
@@ -89,9 +89,10 @@ class Journal:
     """Writes what the worker did into Dagster, and keeps the totals. A Dagster storage that is down costs
     observations, never the worker: the rows in cron_runs are the record."""
 
-    def __init__(self, context: dg.OpExecutionContext, log: logging.Logger) -> None:
+    def __init__(self, context: dg.OpExecutionContext, log: logging.Logger, worker_id: int) -> None:
         self._context = context
         self._log = log
+        self._worker_id = worker_id
         self._totals = Counter[str]()
         self._tagged_at = 0.0
 
@@ -126,7 +127,8 @@ class Journal:
         """Totals in tags, so that the list of Dagster runs shows them."""
         self._tagged_at = monotonic()
         totals = {f"sumaclock/{outcome.replace(' ', '_')}": str(runs) for outcome, runs in self._totals.items()}
-        self._context.instance.add_run_tags(self._context.run_id, {"sumaclock/done": "0", **totals, **more})
+        tags = {"sumaclock/worker": str(self._worker_id), "sumaclock/done": "0", **totals, **more}
+        self._context.instance.add_run_tags(self._context.run_id, tags)
 
     @contextmanager
     def _tolerating_storage(self) -> Iterator[None]:
@@ -153,7 +155,7 @@ def _log_to_stderr() -> Iterator[logging.Logger]:
     logger = logging.getLogger(LOGGER)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    before = logger.level, logger.propagate
+    level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -161,4 +163,5 @@ def _log_to_stderr() -> Iterator[logging.Logger]:
         yield logger.getChild("worker")
     finally:
         logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+        logger.setLevel(level)
+        logger.propagate = propagate

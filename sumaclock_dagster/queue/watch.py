@@ -26,10 +26,16 @@ class Look:
 
 
 def look(conn: Connection, settings: Settings, code_version: str) -> Look:
-    """Release what dead workers hold, retire workers of other code, and see how many workers to launch."""
+    """Release what dead workers hold, retire workers of other code, and see how many workers to launch.
+
+    Runs without a sign of life are the workers' own affair; while none lives, they are released here.
+    """
     released = workers.release_dead(conn, settings)
     retired = workers.retire_old_code(conn, code_version)
     state = workers.pool_state(conn, settings)
+    if state.live == 0:
+        silent = workers.release_silent(conn, settings)
+        released = Released(released.pending + silent.pending, released.failed + silent.failed)
     return Look(state, workers.workers_wanted(state, settings), retired, released)
 
 

@@ -40,13 +40,6 @@ def kinds_without_handler(conn: Connection, kinds: Iterable[str], hours: int = 2
     return _frame(conn, "list_kinds_without_handler", {"hours": hours, "kinds": list(kinds)})
 
 
-def failures_digest(conn: Connection, kinds: Iterable[str], hours: int = 24) -> str:
-    """A text that changes when what the other functions here return changes."""
-    summary = conn.execute(query("sum_up_failures"), {"hours": hours}).fetchone()
-    missing = kinds_without_handler(conn, kinds, hours)["kind"]
-    return repr((*map(str, summary or ()), *missing))
-
-
 def _frame(conn: Connection, name: str, values: Mapping[str, Any]) -> pd.DataFrame:
     cursor = conn.execute(query(name), values)
     columns = [column.name for column in cursor.description or ()]

@@ -50,7 +50,7 @@ def draw_failures(by_hour: pd.DataFrame) -> bytes:
 
 
 def _hour_labels(hours: pd.Index[Any]) -> list[str]:
-    """"16:00", with the date below at the left edge and in the first three hours of a day, whichever is labelled."""
+    """ "16:00", with the date below at the left edge and in the first three hours of a day, whichever is labelled."""
     return [f"{hour:%H:00\n%a %d %b}" if n == 0 or hour.hour < 3 else f"{hour:%H:00}" for n, hour in enumerate(hours)]
 
 
