@@ -387,13 +387,19 @@ def test_the_callers_postgresql_variables_do_not_lead_astray(home: Path, monkeyp
     for name, value in {
         "PGHOST": "/nowhere",
         "PGPORT": "1",
-        "PGOPTIONS": "-c nonsense=1",
+        "PGUSER": "nobody",
         "PGDATA": "/nowhere",
     }.items():
         monkeypatch.setenv(name, value)
     private = new_cluster(home)
     private.start()
     assert _answers(private)
+
+
+def test_a_refused_login_is_said_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
+    with pytest.raises(SumaclockError, match='does not let us in.*"nonsense"'):
+        new_cluster(home).start()
 
 
 def test_status_before_anything_was_made(tmp_path: Path) -> None:

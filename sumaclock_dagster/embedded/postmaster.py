@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import psycopg
+from psycopg.pq import PGconn, Ping
 
 from sumaclock_dagster.db import connect
 from sumaclock_dagster.embedded.places import ServerUser
@@ -82,19 +83,18 @@ def is_alive(server: subprocess.Popen[bytes]) -> Callable[[], bool]:
 
 def wait_until_accepting(alive: Callable[[], bool], url: str, timeout_seconds: float) -> bool:
     """True when the server accepts a login at `url`; False when it ended instead. Raises SumaclockError on time-out
-    (recovery after a crash may take minutes with much to replay)."""
+    (recovery after a crash may take minutes with much to replay), and at once for a login that it refuses."""
     deadline = time.monotonic() + timeout_seconds
     while alive():
-        try:
-            connect(url, "sumaclock start").close()
-        except psycopg.OperationalError as error:
-            if time.monotonic() > deadline:
-                raise SumaclockError(
-                    f"PostgreSQL did not accept a login for {timeout_seconds:.0f} s: {error}"
-                ) from error
-            threading.Event().wait(POLL_SECONDS)
-        else:
+        if PGconn.ping(url.encode()) == Ping.OK:
+            try:
+                connect(url, "sumaclock start").close()
+            except psycopg.OperationalError as error:
+                raise SumaclockError(f"PostgreSQL runs, but does not let us in: {error}") from error
             return True
+        if time.monotonic() > deadline:
+            raise SumaclockError(f"PostgreSQL accepts no logins after {timeout_seconds:.0f} s. Look at its log.")
+        threading.Event().wait(POLL_SECONDS)
     return False
 
 
