@@ -398,7 +398,7 @@ def test_the_callers_postgresql_variables_do_not_lead_astray(home: Path, monkeyp
 
 def test_a_refused_login_is_said_at_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
-    with pytest.raises(SumaclockError, match='does not let us in.*"nonsense"'):
+    with pytest.raises(SumaclockError, match=r'does not let us in.*"nonsense"'):
         new_cluster(home).start()
 
 
