@@ -12,7 +12,8 @@ from sumaclock_dagster.db import Connection, query
 
 
 class Claimed(NamedTuple):
-    """A claimed run with its job. `wanted` is False when the job was paused after its clock had fired."""
+    """A claimed run with its job. `payload` is JSON text: whether Python can read it is the run's own concern.
+    `wanted` is False when the job was paused after its clock had fired."""
 
     id: int
     job_id: UUID
@@ -22,7 +23,7 @@ class Claimed(NamedTuple):
     kind: str
     organization_id: str
     user_id: str
-    payload: Any
+    payload: str
     wanted: bool
 
 

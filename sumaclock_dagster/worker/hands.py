@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from time import monotonic
+from typing import Any
 
-from sumaclock_dagster.handlers import HandlerRun, Handlers
+from sumaclock_dagster.handlers import Handler, HandlerRun, Handlers
 from sumaclock_dagster.model import Done, Failed, Outcome, RetryLater, Skip
 from sumaclock_dagster.worker.held import HeldRun, HeldRuns
-from sumaclock_dagster.worker.storable import clean_text, error_text, result_json
+from sumaclock_dagster.worker.storable import clean_text, error_text, result_json, storable_outcome
 
 OUTCOMES = (Done, Failed, RetryLater, Skip)
 log = logging.getLogger("sumaclock.handler")
@@ -113,26 +115,34 @@ class Hands:
         if not run.wanted:
             outcome: Outcome = Skip("The job was paused after this run was fired.")
         elif registered is None:
-            outcome = Failed(self._no_handler_message.replace("{kind}", run.kind))
+            outcome = storable_outcome(Failed(self._no_handler_message.replace("{kind}", run.kind)))
         else:
             timeout = registered.policy.timeout_seconds
             held.deadline = None if timeout is None else held.started + timeout
             held.cancelled = threading.Event()
-            try:
-                value = registered.function(_handler_run(held, held.cancelled))
-                outcome = value if isinstance(value, OUTCOMES) else Done(value)
-                if isinstance(outcome, Done):
-                    held.result = result_json(outcome.result, self._result_max_bytes)
-            except BaseException as error:  # noqa: BLE001  (SystemExit and KeyboardInterrupt end the run, not the thread)
-                held.raised = True
-                outcome = Failed(error_text(error))
+            outcome = self._handle(held, registered.function, held.cancelled)
         if self._held.end(held):
             held.ended = monotonic()
             held.outcome = outcome
             self._ended(held)
 
+    def _handle(self, held: HeldRun, function: Handler, cancelled: threading.Event) -> Outcome:
+        try:
+            payload = json.loads(held.run.payload)
+        except Exception as error:  # noqa: BLE001  (jsonb holds numbers and depths that Python refuses)
+            return Failed(f"The payload can't be read: {type(error).__name__}: {clean_text(str(error), 1000)}")
+        try:
+            value = function(_handler_run(held, payload, cancelled))
+            outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
+            if isinstance(outcome, Done):
+                held.result = result_json(outcome.result, self._result_max_bytes)
+        except BaseException as error:  # noqa: BLE001  (SystemExit and KeyboardInterrupt end the run, not the thread)
+            held.raised = True
+            outcome = Failed(error_text(error))
+        return outcome
 
-def _handler_run(held: HeldRun, cancelled: threading.Event) -> HandlerRun:
+
+def _handler_run(held: HeldRun, payload: Any, cancelled: threading.Event) -> HandlerRun:
     run = held.run
     return HandlerRun(
         id=run.id,
@@ -140,7 +150,7 @@ def _handler_run(held: HeldRun, cancelled: threading.Event) -> HandlerRun:
         kind=run.kind,
         organization_id=run.organization_id,
         user_id=run.user_id,
-        payload=run.payload,
+        payload=payload,
         scheduled_at=run.scheduled_at,
         attempt=run.attempt,
         deadline=held.deadline,

@@ -11,10 +11,13 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from sumaclock_dagster.model import Done, Failed, Outcome, RetryLater, Skip
+
 ERROR_MAX_CHARS = 20_000
 MESSAGE_MAX_CHARS = 4_000
 DEPTH_MAX = 100
 INT_MAX = 10**1000
+DELAY_MAX_SECONDS = 366 * 86_400.0
 
 
 def result_json(value: Any, max_bytes: int) -> str | None:
@@ -46,6 +49,20 @@ def error_text(error: BaseException) -> str:
     return clean_text(f"{head}\n\n{frames}".rstrip(), ERROR_MAX_CHARS)
 
 
+def storable_outcome(outcome: Outcome) -> Outcome:
+    """The outcome with plain, bounded texts and numbers. Raises what a handler's object raises while it is read, so
+    it belongs where a handler's errors are caught."""
+    match outcome:
+        case Done():
+            return outcome
+        case Failed(error):
+            return Failed(clean_text(str(error), ERROR_MAX_CHARS))
+        case RetryLater(seconds, reason):
+            return RetryLater(_delay(seconds), clean_text(str(reason), ERROR_MAX_CHARS))
+        case Skip(reason):
+            return Skip(clean_text(str(reason), ERROR_MAX_CHARS))
+
+
 def clean_text(text: str, max_chars: int) -> str:
     """The text without NUL and lone surrogates, cut in its middle when it is too long."""
     if "\0" in text:
@@ -55,6 +72,16 @@ def clean_text(text: str, max_chars: int) -> str:
         half = max_chars // 2 - 20
         text = f"{text[:half]}\n... {len(text) - 2 * half} characters cut ...\n{text[-half:]}"
     return text
+
+
+def _delay(seconds: Any) -> float:
+    try:
+        value = float(seconds)
+    except OverflowError:
+        return DELAY_MAX_SECONDS
+    except (TypeError, ValueError):
+        return 0.0
+    return min(max(value, 0.0), DELAY_MAX_SECONDS) if value == value else 0.0
 
 
 def _tamed_json(value: Any) -> str:

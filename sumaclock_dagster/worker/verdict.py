@@ -5,31 +5,29 @@ from __future__ import annotations
 from sumaclock_dagster.model import Done, Failed, Outcome, Policy, RetryLater, RunStatus, Skip
 from sumaclock_dagster.queue.claims import Ended, Retried
 from sumaclock_dagster.worker.held import HeldRun
-from sumaclock_dagster.worker.storable import ERROR_MAX_CHARS, clean_text
 
 RETRIES_LATER_DEFAULT = 3
 RAISES_DEFAULT = 1
-DELAY_MAX_SECONDS = 366 * 86_400.0
 
 
 def verdict(held: HeldRun, outcome: Outcome, policy: Policy, started: float, finished: float) -> Ended | Retried:
-    """Times are epoch seconds by the database's clock. Attempts that ended with their worker are not the handler's
-    and don't count here."""
+    """`outcome` is storable already. Times are epoch seconds by the database's clock. Attempts that ended with their
+    worker are not the handler's and don't count here."""
     run = held.run
     attempts = run.attempt - run.lost
     match outcome:
         case Done():
             return Ended(run.id, run.attempt, RunStatus.DONE.value, started, finished, held.result)
         case Skip(reason):
-            return _ended(held, RunStatus.SKIPPED, started, finished, _text(reason) or "The handler gave no reason.")
+            return _ended(held, RunStatus.SKIPPED, started, finished, reason or "The handler gave no reason.")
         case RetryLater(seconds, reason):
             most = policy.max_attempts or RETRIES_LATER_DEFAULT
-            text = _text(reason) or "The handler asked for another try."
+            text = reason or "The handler asked for another try."
             if attempts < most:
-                return Retried(run.id, run.attempt, _delay(seconds), text)
+                return Retried(run.id, run.attempt, seconds, text)
             return _ended(held, RunStatus.FAILED, started, finished, f"Given up after {attempts} attempts: {text}")
         case Failed(error):
-            text = _text(error) or "The handler gave no error."
+            text = error or "The handler gave no error."
             if held.raised and attempts < (policy.max_attempts or RAISES_DEFAULT):
                 return Retried(run.id, run.attempt, backoff_seconds(policy, attempts), text)
             return _ended(held, RunStatus.FAILED, started, finished, text)
@@ -42,15 +40,3 @@ def backoff_seconds(policy: Policy, attempts: int) -> float:
 
 def _ended(held: HeldRun, status: RunStatus, started: float, finished: float, error: str) -> Ended:
     return Ended(held.run.id, held.run.attempt, status.value, started, finished, None, error)
-
-
-def _text(value: object) -> str:
-    return clean_text(str(value), ERROR_MAX_CHARS)
-
-
-def _delay(seconds: float) -> float:
-    try:
-        value = float(seconds)
-    except (TypeError, ValueError):
-        return 0.0
-    return min(max(value, 0.0), DELAY_MAX_SECONDS) if value == value else 0.0
