@@ -19,6 +19,8 @@ from sumaclock_dagster.worker.session import GivenUp, Session, Wake
 
 # How soon to look whether one thread is enough for a batch that was expected to be fast.
 HURRY_SECONDS = 0.005
+# An idle worker asks no more often than this whether it is one too many.
+LINGER_LOOK_SECONDS = 0.5
 
 
 class Claimer:
@@ -118,10 +120,14 @@ class Claimer:
         self._hands.hurry()
         due = claims.next_due_seconds(conn)
         wait = self._settings.poll_seconds if due is None else min(max(due, 0.05), self._settings.poll_seconds)
-        linger = self._settings.linger_seconds - (monotonic() - self._idle_since)
-        if linger <= 0 and not self._held.open_count:
-            if self._surplus(conn):
-                return
+        if self._held.open_count:
             self._idle_since = monotonic()
-            linger = self._settings.linger_seconds
-        self._wake.wait(conn, self._notified, min(wait, max(linger, 0.05)))
+        else:
+            linger = self._settings.linger_seconds - (monotonic() - self._idle_since)
+            if linger <= 0:
+                if self._surplus(conn):
+                    return
+                self._idle_since = monotonic()
+                linger = self._settings.linger_seconds
+            wait = min(wait, max(linger, LINGER_LOOK_SECONDS))
+        self._wake.wait(conn, self._notified, wait)
