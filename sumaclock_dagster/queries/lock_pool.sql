@@ -1,1 +1,1 @@
-select pg_advisory_xact_lock(%(lock_class)s, 0)
+select pg_try_advisory_xact_lock(%(lock_class)s, 0)

@@ -93,9 +93,11 @@ def end(conn: Connection, worker_id: int) -> None:
 
 
 def leave_if_surplus(conn: Connection, worker_id: int, settings: Settings) -> bool:
-    """Retire the worker when more than the minimum would stay; two that ask at once can't both leave."""
+    """Retire the worker when more than the minimum would stay; two that ask at once can't both leave. Who finds
+    another asking asks again later: it may have been paused in the middle, and this one has runs to claim."""
     with conn.transaction():
-        conn.execute(query("lock_pool"), {"lock_class": LOCK_CLASS})
+        if not _one(conn, "lock_pool", {"lock_class": LOCK_CLASS})[0]:
+            return False
         parameters = {"worker": worker_id, "keep": settings.min_workers, **_pool_parameters(settings)}
         return conn.execute(query("leave_if_surplus"), parameters).fetchone() is not None
 
