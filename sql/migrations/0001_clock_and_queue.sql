@@ -61,6 +61,9 @@ create table sumaclock.cron_runs (
     lost           smallint    not null default 0 check (lost >= 0),
     result         jsonb,
     error          text,
+    -- What Python's datetime can't hold would stop every worker that reads it.
+    constraint times_are_readable check (scheduled_at >= '1970-01-01 00:00Z' and scheduled_at < '9999-01-01 00:00Z'
+        and due_at >= '1970-01-01 00:00Z' and due_at < '9999-01-01 00:00Z'),
     constraint pending_is_unclaimed check (status <> 'pending'
         or (claimed_by is null and started_at is null and finished_at is null and result is null)),
     constraint only_pending_is_unclaimed check (status = 'pending' or claimed_by is not null),
