@@ -18,7 +18,8 @@ ALTER TYPE sumaclock.run_status OWNER TO sumaclock_owner;
 CREATE TYPE sumaclock.run_trigger AS ENUM (
     'clock',
     'manual',
-    'catch_up'
+    'catch_up',
+    'request'
 );
 
 ALTER TYPE sumaclock.run_trigger OWNER TO sumaclock_owner;

@@ -22,6 +22,7 @@ class HandlerRun:
     """What a handler is given.
 
     scheduled_at: the minute (UTC) that the run was meant for.
+    trigger: who fired it: clock, manual, catch_up, or request (a change that a worker is to carry out).
     attempt: 1 for the first.
     idempotency_key: the same for every attempt of this run and for no other run.
     deadline: `time.monotonic()` seconds at which the run times out, or None.
@@ -36,6 +37,7 @@ class HandlerRun:
     user_id: str
     payload: Any
     scheduled_at: datetime
+    trigger: str
     attempt: int
     deadline: float | None
     log: logging.LoggerAdapter[logging.Logger]

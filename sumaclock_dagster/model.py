@@ -25,6 +25,7 @@ class RunTrigger(StrEnum):
     CLOCK = "clock"
     MANUAL = "manual"
     CATCH_UP = "catch_up"
+    REQUEST = "request"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 -- Jobs, runs and workers. Applied by the owner role; the app role gets row rights only, named one by one.
 
 create type sumaclock.run_status as enum ('pending', 'running', 'done', 'failed', 'skipped');
-create type sumaclock.run_trigger as enum ('clock', 'manual', 'catch_up');
+create type sumaclock.run_trigger as enum ('clock', 'manual', 'catch_up', 'request');
 
 create table sumaclock.cron_jobs (
     id              uuid        primary key default gen_random_uuid(),

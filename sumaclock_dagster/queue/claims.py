@@ -24,6 +24,7 @@ class Claimed(NamedTuple):
     organization_id: str
     user_id: str
     payload: str
+    trigger: str
     wanted: bool
 
 

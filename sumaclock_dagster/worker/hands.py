@@ -152,6 +152,7 @@ def _handler_run(held: HeldRun, payload: Any, cancelled: threading.Event) -> Han
         user_id=run.user_id,
         payload=payload,
         scheduled_at=run.scheduled_at,
+        trigger=run.trigger,
         attempt=run.attempt,
         deadline=held.deadline,
         log=RunLog(log, {"run_id": run.id, "kind": run.kind}),
