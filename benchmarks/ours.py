@@ -2,30 +2,35 @@
 
     reset | enqueue_one N | enqueue_bulk N | drain N MODE OUT | latency_worker M MODE OUT | latency_produce M OUT
 
-Needs BENCH_DSN: an empty database on a server of your own, as its superuser. BENCH_GAP: seconds between two submits.
+Needs BENCH_DSN: an empty database on a server of your own, by host and port and as its
+superuser. BENCH_GAP: seconds between two submits.
 Each submitted item is a job of its own with one run, as when many customers' schedules fire in the same minute.
-The worker is the one of the Dagster job `work`, in a plain process; `in_dagster.py` measures it inside a Dagster run.
+The worker is a real Dagster run of the job `work`, with its events in Dagster's storage.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
+import shutil
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import dagster as dg
 import psycopg
-from psycopg.types.json import Jsonb
 
+from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.migrate import load_migrations, migrate
 from sumaclock_dagster.settings import Settings
-from sumaclock_dagster.worker import Worker, WorkerConfig
 
+ROOT = Path(__file__).parents[1]
 # The documented knobs: claims may start large, and one thread is best for handlers that never wait.
 MODES: dict[str, dict[str, Any]] = {"default": {}, "tuned": {"claim_batch": 500, "handler_threads": 1}}
 SUBMIT = """
@@ -57,12 +62,48 @@ class Recorder:
             self.all.set()
 
 
-def make_worker(dsn: str, mode: str, recorder: Recorder) -> Worker:
-    handlers = Handlers()
-    handlers.register("bench")(lambda run: recorder.hit(run.payload["i"]))
-    settings = Settings(database_url=dsn).model_copy(update=MODES[mode])
-    config = WorkerConfig.from_settings(settings, worker_id=None, dagster_run_id=None, code_version="bench")
-    return Worker(config, handlers, logging.getLogger("bench"))
+class DagsterWorker:
+    """The Dagster job `work`, executed as a real Dagster run in this process, with Dagster's storage on the same server
+    and our own settings file."""
+
+    def __init__(self, dsn: str, mode: str, recorder: Recorder) -> None:
+        handlers = Handlers()
+        handlers.register("bench")(lambda run: recorder.hit(run.payload["i"]))
+        settings = Settings(database_url=dsn).model_copy(update=MODES[mode])
+        self._dsn = dsn
+        self._resource = Sumaclock(settings, handlers, "bench")
+        self._home = tempfile.TemporaryDirectory(prefix="sumaclock-bench-")
+        shutil.copy(ROOT / "dagster.yaml", self._home.name)
+        os.environ["SUMACLOCK_DAGSTER_DATABASE_URL"] = self._dagster_storage()
+        self._thread = threading.Thread(target=self._execute)
+
+    def start(self) -> None:
+        """Returns when the worker listens."""
+        self._thread.start()
+        with psycopg.connect(self._dsn, autocommit=True) as conn:
+            while conn.execute("select count(*) from sumaclock.worker_sessions").fetchone() == (0,):
+                time.sleep(0.05)
+
+    def end(self) -> None:
+        """Let the worker retire by itself, as at the end of its life."""
+        with psycopg.connect(self._dsn, autocommit=True) as conn:
+            conn.execute("update sumaclock.workers set retires_at = now()")
+        self._thread.join()
+        self._home.cleanup()
+
+    def _execute(self) -> None:
+        with dg.DagsterInstance.from_config(self._home.name) as instance:
+            result = work.execute_in_process(instance=instance, resources={"sumaclock": self._resource})
+            assert result.success
+
+    def _dagster_storage(self) -> str:
+        name = "bench_dagster"
+        with psycopg.connect(self._dsn, dbname="postgres", autocommit=True) as conn:
+            if conn.execute("select from pg_database where datname = %s", [name]).fetchone() is None:
+                conn.execute(f"create database {name}")
+            info = conn.info
+            password = f":{quote(info.password)}" if info.password else ""
+            return f"postgresql+psycopg2://{quote(info.user)}{password}@{info.host}:{info.port}/{name}"
 
 
 def reset(dsn: str) -> dict[str, Any]:
@@ -91,7 +132,7 @@ def enqueue(dsn: str, count: int, chunk: int) -> dict[str, Any]:
 
 def drain(dsn: str, count: int, mode: str) -> dict[str, Any]:
     recorder = Recorder(count)
-    worker = make_worker(dsn, mode, recorder)
+    worker = DagsterWorker(dsn, mode, recorder)
     worker.start()
     recorder.all.wait(280)
     with psycopg.connect(dsn, autocommit=True) as conn:
@@ -99,20 +140,18 @@ def drain(dsn: str, count: int, mode: str) -> dict[str, Any]:
         while conn.execute(left).fetchone() != (0,):
             time.sleep(0.002)
         done = time.time()
-    worker.stop("the queue is drained")
-    worker.wait(30)
+    worker.end()
     return {"first": recorder.first, "last": recorder.last, "done": done, "executed": recorder.n}
 
 
 def latency_worker(dsn: str, count: int, mode: str, out: str) -> dict[str, Any]:
     recorder = Recorder(count)
-    worker = make_worker(dsn, mode, recorder)
+    worker = DagsterWorker(dsn, mode, recorder)
     worker.start()
     Path(out + ".ready").write_text("x")
     recorder.all.wait(60)
-    worker.stop("all were seen")
-    worker.wait(30)
     Path(out).write_text(json.dumps(recorder.start))
+    worker.end()
     return {"ok": 1}
 
 
@@ -120,12 +159,6 @@ def latency_produce(dsn: str, count: int, out: str) -> dict[str, Any]:
     gap = float(os.environ.get("BENCH_GAP", "0.02"))
     times: dict[int, tuple[float, float]] = {}
     with psycopg.connect(dsn, autocommit=True) as conn:
-        job = conn.execute(
-            "insert into sumaclock.cron_jobs (kind, organization_id, user_id, payload, schedule)"
-            " values ('warm', 'bench', 'bench', %s, '0 0 1 1 *') returning id",
-            [Jsonb({})],
-        ).fetchone()
-        assert job is not None
         for i in range(count):
             began = time.time()
             submit(conn, [i])
