@@ -82,6 +82,11 @@ def renew(conn: Connection, worker_id: int) -> tuple[bool, float]:
     return (True, read_clock(conn)) if row is None else (bool(row[0]), float(row[1]))
 
 
+def retire(conn: Connection, worker_id: int) -> None:
+    """Note that the worker claims nothing more, and notify, so that it is replaced while it finishes its runs."""
+    conn.execute(query("retire_worker"), {"worker": worker_id})
+
+
 def read_clock(conn: Connection) -> float:
     """The database's clock in epoch seconds."""
     return float(_one(conn, "read_clock", {})[0])

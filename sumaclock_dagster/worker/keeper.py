@@ -37,6 +37,7 @@ class Keeper:
         clock: DatabaseClock,
         log: logging.Logger,
         retire: Callable[[str], None],
+        retiring: Callable[[], bool],
     ) -> None:
         self._session = session
         self._worker_id = worker_id
@@ -45,11 +46,21 @@ class Keeper:
         self._clock = clock
         self._log = log
         self._retire = retire
+        self._retiring = retiring
+        self._nudged = Event()
         self._dead_at = self._silent_at = 0.0
+
+    def nudge(self) -> None:
+        """Beat at once: the worker retires or has ended."""
+        self._nudged.set()
 
     def run(self, ended: Event) -> None:
         """Keep until `ended`. A database that is away is the claimer's and finisher's concern; just try again."""
-        while not ended.wait(self._settings.heartbeat_seconds):
+        while True:
+            self._nudged.wait(self._settings.heartbeat_seconds)
+            self._nudged.clear()
+            if ended.is_set():
+                break
             try:
                 self._session.call(lambda _: self._beat(), give_up=lambda: True)
             except (GivenUp, psycopg.Error) as error:
@@ -58,6 +69,8 @@ class Keeper:
 
     def _beat(self) -> None:
         conn = self._session.connection()
+        if self._retiring():
+            workers.retire(conn, self._worker_id)
         over, epoch = workers.renew(conn, self._worker_id)
         self._clock.set(epoch)
         if over:

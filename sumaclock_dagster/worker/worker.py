@@ -95,14 +95,23 @@ class Worker:
             self._no_more_claims.is_set,
             self._surplus,
         )
-        keeper = Keeper(keeping, self.worker_id, settings, self._held, self._clock, self._log, self._retire)
+        self._keeper = Keeper(
+            keeping,
+            self.worker_id,
+            settings,
+            self._held,
+            self._clock,
+            self._log,
+            self._retire,
+            self._no_more_claims.is_set,
+        )
         timekeeper = Timekeeper(self._handlers, self._held, self._timed_out)
 
         self._session.connection()
         self._finisher.start()
         self._hands.start()
         self._claiming = self._thread("claimer", self._claimer.run)
-        self._thread("keeper", lambda: keeper.run(self._ended))
+        self._thread("keeper", lambda: self._keeper.run(self._ended))
         self._thread("timekeeper", lambda: timekeeper.run(self._ended))
         self._thread("worker", self._live)
 
@@ -126,6 +135,7 @@ class Worker:
             self.end_reason = reason
             self._no_more_claims.set()
             self._log.info("worker %d claims nothing more: %s", self.worker_id, reason)
+            self._keeper.nudge()
         self._claimer.wake()
 
     def _live(self) -> None:
@@ -142,6 +152,7 @@ class Worker:
         self._claimer.close()
         self._finishing.close()
         self._ended.set()
+        self._keeper.nudge()
 
     def _await_handlers(self) -> None:
         """Until every handler has ended or, once stopped, the grace time is over. What has not begun when the worker
