@@ -68,6 +68,16 @@ def test_model_needs_the_standard_library_only() -> None:
     assert imported <= sys.stdlib_module_names
 
 
+def test_dagster_is_imported_in_its_own_layer_only() -> None:
+    """As the contract says, and for modules, too, that nobody has added to the contract yet."""
+    importing = {
+        path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for path in PACKAGE.rglob("*.py")
+        if any(name.partition(".")[0].startswith("dagster") for name in _imports(path))
+    }
+    assert importing == {"definitions", "defs"}
+
+
 def test_every_statement_is_a_file() -> None:
     """No call that executes SQL is given a text written in Python."""
     calls = [

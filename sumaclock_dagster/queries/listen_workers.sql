@@ -1,1 +1,0 @@
-listen sumaclock_workers
