@@ -53,7 +53,7 @@ class ClockFeatures:
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class Field:
     name: str
     low: int
     high: int
@@ -69,11 +69,11 @@ class _Field:
 
 
 MINUTE, HOUR, DAY, MONTH, WEEKDAY = FIELDS = (
-    _Field("minute", 0, 59, "*/15"),
-    _Field("hour", 0, 23, "9-17"),
-    _Field("day of month", 1, 31, "1,15"),
-    _Field("month", 1, 12, "JAN-MAR", MONTHS),
-    _Field("day of week", 0, 7, "MON-FRI", WEEKDAYS),
+    Field("minute", 0, 59, "*/15"),
+    Field("hour", 0, 23, "9-17"),
+    Field("day of month", 1, 31, "1,15"),
+    Field("month", 1, 12, "JAN-MAR", MONTHS),
+    Field("day of week", 0, 7, "MON-FRI", WEEKDAYS),
 )
 
 
@@ -162,7 +162,7 @@ def _check_last_day(schedule: str, features: ClockFeatures) -> None:
         )
 
 
-def _check_term(schedule: str, field: _Field, text: str, term: str) -> None:
+def _check_term(schedule: str, field: Field, text: str, term: str) -> None:
     parts = TERM.fullmatch(term)
     if parts is None or (parts["first"] == "*" and parts["last"]):
         raise _refusal(schedule, field, text, _syntax_reason(field, term))
@@ -182,7 +182,7 @@ def _check_term(schedule: str, field: _Field, text: str, term: str) -> None:
         raise _refusal(schedule, field, text, f"the step in '{term}' must be 1 to {field.high}")
 
 
-def _value(schedule: str, field: _Field, text: str, written: str) -> int:
+def _value(schedule: str, field: Field, text: str, written: str) -> int:
     number = field.number(written)
     if number is None:
         reason = f"the name {written!r} is not one of {', '.join(field.names)}"
@@ -192,7 +192,7 @@ def _value(schedule: str, field: _Field, text: str, written: str) -> int:
     return number
 
 
-def unwrapped(field: _Field, first: int, last: int) -> str:
+def unwrapped(field: Field, first: int, last: int) -> str:
     """A range that runs over the field's end, as a list that pg_cron understands."""
     if field is WEEKDAY:
         return f"{first}-7" + ("" if last == 0 else ",1" if last == 1 else f",1-{last}")
@@ -201,7 +201,7 @@ def unwrapped(field: _Field, first: int, last: int) -> str:
     return f"{head},{tail}"
 
 
-def _syntax_reason(field: _Field, term: str) -> str:
+def _syntax_reason(field: Field, term: str) -> str:
     if not term:
         return "the list has an empty entry"
     if "$" in term:
@@ -215,7 +215,7 @@ def _syntax_reason(field: _Field, term: str) -> str:
     return f"{term!r} is none of '*', '*/n', 'a', 'a-b', 'a-b/n' or a list of them"
 
 
-def _refusal(schedule: str, field: _Field, text: str, reason: str, hint: str | None = None) -> SumaclockError:
+def _refusal(schedule: str, field: Field, text: str, reason: str, hint: str | None = None) -> SumaclockError:
     shown = f"Schedule {schedule!r}, {field.name} {text!r}" if text != schedule else f"Schedule {schedule!r}"
     return SumaclockError(f"{shown}: {reason}; write for example '{hint or field.example}'.")
 
