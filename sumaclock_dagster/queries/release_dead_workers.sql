@@ -1,4 +1,5 @@
--- Ending the worker and releasing its runs is one statement: a worker that is noted as stopped holds nothing.
+-- Ending the worker and releasing its runs is one statement: a worker that is noted as stopped holds nothing. A run
+-- whose row somebody has locked waits, with its worker, for the next look.
 with dead as materialized (
     select w.id
     from sumaclock.workers w
@@ -12,7 +13,7 @@ with dead as materialized (
     from sumaclock.cron_runs r
     join dead on dead.id = r.claimed_by
     where r.status = 'running'
-    for update of r
+    for update of r skip locked
 ), released as (
     update sumaclock.cron_runs r
     set status = case when r.lost + 1 >= %(max_lost)s then 'failed' else 'pending' end::sumaclock.run_status,
@@ -28,7 +29,12 @@ with dead as materialized (
     where r.id = s.id and r.status = 'running'
     returning r.status
 ), buried as (
-    update sumaclock.workers w set stopped_at = now() from dead where w.id = dead.id
+    update sumaclock.workers w
+    set stopped_at = now()
+    from dead
+    where w.id = dead.id
+      and not exists (select from sumaclock.cron_runs r
+                      where r.claimed_by = dead.id and r.status = 'running' and r.id not in (select id from stale))
 ), told as (
     select pg_notify('cron_runs', '') from (select from released where status = 'pending' limit 1) p
 )
