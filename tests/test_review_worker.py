@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg import errors
 
 from sumaclock_dagster.db import Connection, connect
-from sumaclock_dagster.handlers import Handlers
+from sumaclock_dagster.handlers import HandlerRun, Handlers
 from sumaclock_dagster.model import Failed, RetryLater, RunStatus, Skip
 from sumaclock_dagster.queue import claims, runs, workers
 from sumaclock_dagster.worker import claimer as claimer_module
+from sumaclock_dagster.worker import keeper as keeper_module
+from sumaclock_dagster.worker.pace import Pace
 from tests.conftest import AppDatabase
+from tests.relay import Relay
 from tests.test_hostile_outcomes import Mute
 from tests.waiting import until
-from tests.workers import add_job, add_runs, await_ended, await_status, make_worker, running
+from tests.workers import add_job, add_runs, await_ended, await_status, make_worker, running, statuses
 
 
 @pytest.fixture
@@ -138,3 +144,185 @@ def test_a_worker_that_retires_with_handlers_at_work_says_so_and_is_replaced(
         go.set()
         assert worker.wait(10)
     assert until(lambda: runs.get_run(app, long).status is RunStatus.DONE)
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers start in the pace that fast handlers lead to."""
+    original = Pace.__init__
+
+    def init(self: Pace, first: int, most: int, threads: int) -> None:
+        original(self, first, most, threads)
+        self.fast = True
+
+    monkeypatch.setattr(Pace, "__init__", init)
+
+
+@pytest.mark.usefixtures("fast")
+def test_runs_that_wait_behind_slow_handlers_go_back_to_other_workers(
+    app_db: AppDatabase, app: Connection, handlers: Handlers
+) -> None:
+    go = threading.Event()
+    handlers.register("slow")(lambda run: go.wait(30))
+    ids = add_runs(app, add_job(app, "slow"), 100)
+    try:
+        with running(app_db, handlers, claim_batch=50, handler_threads=2):
+            until(lambda: statuses(app) == {"running": 2, "pending": 98}, 10, "the waiting runs to be given back")
+            with running(app_db, handlers, claim_batch=50, handler_threads=2):
+                until(lambda: statuses(app) == {"running": 4, "pending": 96}, 10, "another worker to claim some")
+                go.set()
+                await_ended(app, ids)
+    finally:
+        go.set()
+    assert app.execute("select max(attempts), max(lost) from sumaclock.cron_runs").fetchone() == (1, 0)
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_worker_that_retires_executes_the_rest_in_all_its_threads(
+    app_db: AppDatabase, app: Connection, handlers: Handlers
+) -> None:
+    third, worker = threading.Event(), make_worker(app_db, handlers, handler_threads=3, claim_batch=2)
+
+    @handlers.register("three")
+    def three(run: HandlerRun) -> bool:
+        if run.id == ids[0]:
+            worker._retire("test")
+        if run.id in ids[:2]:
+            return third.wait(5)
+        third.set()
+        return True
+
+    ids = add_runs(app, add_job(app, "three"), 20)
+    worker.start()
+    assert worker.wait(20)
+    assert [runs.get_run(app, run_id).result for run_id in ids[:3]] == [True, True, True]
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_run_whose_claim_was_lost_while_it_waited_is_not_executed(
+    app_db: AppDatabase, app: Connection, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "RENEW_AGE_SECONDS", 0.1)
+    monkeypatch.setattr(claimer_module, "WAIT_MOST_SECONDS", 60)
+    executed: list[int] = []
+    go = threading.Event()
+
+    @handlers.register("queued")
+    def queued(run: HandlerRun) -> None:
+        executed.append(run.id)
+        go.wait(20)
+
+    first, second = add_runs(app, add_job(app, "queued"), 2)
+    with running(app_db, handlers, handler_threads=1) as worker:
+        until(lambda: executed == [first])
+        lose(app, second)
+        until(lambda: all(held.run.id != second for held in worker._held.open()), 5, "the loss to be noticed")
+        go.set()
+        await_ended(app, [first])
+        (last,) = add_runs(app, add_job(app, "fine"))
+        await_ended(app, [last])
+    assert executed == [first]
+
+
+def lose(app: Connection, run_id: int) -> None:
+    """Take a claim away as the release of a silent worker does, and end the run as another worker would."""
+    app.execute(
+        "update sumaclock.cron_runs set attempts = attempts + 1, claimed_by = 0, status = 'done', finished_at = now()"
+        " where id = %s",
+        [run_id],
+    )
+
+
+def test_threads_that_still_execute_a_lost_claim_are_no_room_for_another(
+    app_db: AppDatabase, app: Connection, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "RENEW_AGE_SECONDS", 0.1)
+    go, told = threading.Event(), threading.Event()
+
+    @handlers.register("deaf")
+    def deaf(run: HandlerRun) -> None:
+        run.cancelled.wait(20)
+        told.set()
+        go.wait(20)
+
+    (lost,) = add_runs(app, add_job(app, "deaf"))
+    with running(app_db, handlers, handler_threads=1, poll_seconds=30):
+        await_status(app, lost, "running")
+        lose(app, lost)
+        assert told.wait(5)
+        (waiting,) = add_runs(app, add_job(app, "fine"))
+        go.wait(1.5)
+        assert runs.get_run(app, waiting).status is RunStatus.PENDING, "no thread was free for it"
+        go.set()
+        await_ended(app, [waiting], 5)
+
+
+def test_a_session_that_the_server_keeps_after_it_broke_does_not_keep_the_worker_out(
+    app_db: AppDatabase, app: Connection, handlers: Handlers, tmp_path: Path
+) -> None:
+    with (
+        Relay(app_db.app_url, tmp_path) as relay,
+        running(replace(app_db, settings=relay.settings(app_db.settings)), handlers, poll_seconds=60),
+    ):
+        relay.break_client_sides()
+        (run_id,) = add_runs(app, add_job(app, "fine"))
+        await_ended(app, [run_id], 10)
+
+
+def test_a_requested_worker_that_comes_too_late_leaves_at_once(
+    app_db: AppDatabase, app: Connection, handlers: Handlers
+) -> None:
+    with running(app_db, handlers, max_workers=1):
+        requested = workers.request_worker(app, "test")
+        late = make_worker(app_db, handlers, max_workers=1, worker_id=requested)
+        late.start()
+        assert late.wait(3), "one worker is the most, and it is there"
+        assert late.end_reason == "there are enough workers without it"
+        assert [row.id for row in workers.live_workers(app)] != [requested]
+
+
+def test_a_locked_row_of_a_dead_worker_holds_up_neither_the_release_nor_the_heartbeat(
+    app_db: AppDatabase, app: Connection, handlers: Handlers
+) -> None:
+    dead = workers.request_worker(app, "test")
+    ids = add_runs(app, add_job(app, "fine"), 2)
+    with connect(app_db.app_url, "dying") as dying:
+        assert workers.register(
+            dying, dead, code_version="test", dagster_run_id=None, host="here", pid=1, life_seconds=60
+        )
+        assert len(claims.claim(dying, dead, None, 10)) == 2
+    app.execute("update sumaclock.workers set heartbeat_at = now() - interval '1 minute'")
+    with connect(app_db.app_url, "somebody") as somebody:
+        with somebody.transaction():
+            somebody.execute("select from sumaclock.cron_runs where id = %s for update", [ids[0]])
+            app.execute("set statement_timeout = '3s'")
+            assert workers.release_dead(app, app_db.settings).pending == 1
+        assert workers.release_dead(app, app_db.settings).pending == 1
+    assert {runs.get_run(app, run_id).status for run_id in ids} == {RunStatus.PENDING}
+
+
+def test_heartbeats_and_outcomes_of_one_worker_cannot_deadlock(
+    app_db: AppDatabase, app: Connection, superuser: Connection
+) -> None:
+    worker_id = workers.request_worker(app, "test")
+    many = add_runs(app, add_job(app, "fine"), 20_000)
+    superuser.execute("analyze sumaclock.cron_runs")
+    ids = many[:3]
+    held = {run.id: run.attempt for run in claims.claim(app, worker_id, None, 10)}
+    backwards = [(run_id, held[run_id]) for run_id in reversed(ids)]
+    ended = [claims.Ended(run_id, held[run_id], "done", 0, 1) for run_id in ids]
+    with (
+        connect(app_db.app_url, "blocker") as blocker,
+        connect(app_db.app_url, "renewing") as renewing,
+        connect(app_db.app_url, "finishing") as finishing,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        waiting = "select count(*) from pg_locks where not granted"
+        with blocker.transaction():
+            blocker.execute("select from sumaclock.cron_runs where id = %s for update", [ids[1]])
+            renewed = pool.submit(claims.renew, renewing, worker_id, backwards)
+            until(lambda: app.execute(waiting).fetchone() == (1,))
+            finished = pool.submit(claims.finish, finishing, worker_id, ended)
+            until(lambda: app.execute(waiting).fetchone() == (2,))
+        assert finished.result(10) == set(ids)
+        assert renewed.result(10) <= set(ids)

@@ -75,9 +75,11 @@ def await_status(app: Connection, run_id: int, status: str, timeout_seconds: flo
     until(lambda: get_run(app, run_id).status.value == status, timeout_seconds, f"run {run_id} to be {status}")
 
 
-def make_worker(app_db: AppDatabase, handlers: Handlers, **settings: Any) -> Worker:
+def make_worker(app_db: AppDatabase, handlers: Handlers, worker_id: int | None = None, **settings: Any) -> Worker:
     values: Settings = app_db.settings.model_copy(update={**FAST, **settings})
-    config = WorkerConfig.from_settings(values, worker_id=None, dagster_run_id=str(uuid.uuid4()), code_version="test")
+    config = WorkerConfig.from_settings(
+        values, worker_id=worker_id, dagster_run_id=str(uuid.uuid4()), code_version="test"
+    )
     return Worker(config, handlers, logging.getLogger("sumaclock.test"))
 
 

@@ -94,10 +94,10 @@ def give_back(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]
     return _ids(conn, "give_back_runs", _claims(worker_id, claims))
 
 
-def give_back_unknown(conn: Connection, worker_id: int, known: Sequence[int]) -> set[int]:
-    """Give back what the database holds for this worker and the worker doesn't know: the answer to a claim that a
-    broken connection swallowed. Returns the ids given back."""
-    return _ids(conn, "give_back_unknown_runs", {"worker": worker_id, "known": list(known)})
+def give_back_unknown(conn: Connection, worker_id: int, known: Sequence[tuple[int, int]]) -> set[int]:
+    """Give back what the database holds for this worker and the worker doesn't know as a (run id, attempt) claim: the
+    answer to a claim that a broken connection swallowed. Returns the ids given back."""
+    return _ids(conn, "give_back_unknown_runs", _claims(worker_id, known))
 
 
 def renew(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -> set[int]:
@@ -117,7 +117,9 @@ def next_due_seconds(conn: Connection) -> float | None:
 
 
 def _claims(worker_id: int, claims: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    return {"worker": worker_id, "ids": [c[0] for c in claims], "attempts": [c[1] for c in claims]}
+    """In the order of ids, in which every statement locks runs: two orders could wait for each other for ever."""
+    ordered = sorted(claims)
+    return {"worker": worker_id, "ids": [c[0] for c in ordered], "attempts": [c[1] for c in ordered]}
 
 
 def _ids(conn: Connection, name: str, parameters: dict[str, Any]) -> set[int]:

@@ -76,6 +76,12 @@ def register(
     return conn.execute(query("register_worker"), parameters).fetchone() is not None
 
 
+def end_old_session(conn: Connection, worker_id: int, backend_pid: int) -> None:
+    """End the worker's earlier session if it still holds the lock: its client is gone, and the server has not noticed.
+    That may take hours otherwise."""
+    conn.execute(query("end_old_session"), {"worker": worker_id, "pid": backend_pid})
+
+
 def renew(conn: Connection, worker_id: int) -> tuple[bool, float]:
     """Renew the worker's heartbeat. Returns (it shall claim nothing more, the database's clock in epoch seconds)."""
     row = conn.execute(query("renew_worker"), {"worker": worker_id}, prepare=True).fetchone()
@@ -97,13 +103,13 @@ def end(conn: Connection, worker_id: int) -> None:
     conn.execute(query("end_worker"), {"worker": worker_id})
 
 
-def leave_if_surplus(conn: Connection, worker_id: int, settings: Settings) -> bool:
-    """Retire the worker when more than the minimum would stay; two that ask at once can't both leave. Who finds
+def leave_if_surplus(conn: Connection, worker_id: int, settings: Settings, keep: int) -> bool:
+    """Retire the worker when `keep` others or more would stay; two that ask at once can't both leave. Who finds
     another asking asks again later: it may have been paused in the middle, and this one has runs to claim."""
     with conn.transaction():
         if not _one(conn, "lock_pool", {"lock_class": LOCK_CLASS})[0]:
             return False
-        parameters = {"worker": worker_id, "keep": settings.min_workers, **_pool_parameters(settings)}
+        parameters = {"worker": worker_id, "keep": keep, **_pool_parameters(settings)}
         return conn.execute(query("leave_if_surplus"), parameters).fetchone() is not None
 
 

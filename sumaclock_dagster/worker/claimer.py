@@ -21,6 +21,8 @@ from sumaclock_dagster.worker.session import GivenUp, Session, Wake
 HURRY_SECONDS = 0.005
 # An idle worker asks no more often than this whether it is one too many.
 LINGER_LOOK_SECONDS = 0.5
+# What has waited this long for a thread of this worker is given back: handlers turned out slow.
+WAIT_MOST_SECONDS = 1.0
 
 
 class Claimer:
@@ -57,7 +59,7 @@ class Claimer:
         was never answered: give them back. Then the first look finds what was notified in between."""
         conn.add_notify_handler(lambda _: self._notified.set())
         conn.execute(query("listen_runs"))
-        lost = claims.give_back_unknown(conn, self._worker_id, self._held.ids())
+        lost = claims.give_back_unknown(conn, self._worker_id, self._held.claims())
         if lost:
             self._log.warning("worker %d: gave back %d runs of a claim that was cut off", self._worker_id, len(lost))
 
@@ -85,6 +87,7 @@ class Claimer:
     def _claim_until_stopped(self, conn: Connection) -> None:
         while not self._stopping():
             self._notified.clear()
+            self._give_back_waiting(conn)
             want = self._want()
             if not want:
                 self._wait_for_room(conn)
@@ -109,17 +112,34 @@ class Claimer:
             self._held.add(one)
         self._hands.give(held, self._pace.fast)
 
+    def _give_back_waiting(self, conn: Connection) -> None:
+        """Give back what waited too long for a thread, so that other workers can claim it."""
+        if monotonic() - self._hands.waiting_since() < WAIT_MOST_SECONDS:
+            return
+        waiting = self._hands.take_back()
+        back = [(held.run.id, held.run.attempt) for held in waiting if self._held.end(held)]
+        for held in waiting:
+            self._held.forget(held)
+        self._pace.slowed()
+        claims.give_back(conn, self._worker_id, back)
+        self._log.info("worker %d gave back %d runs that waited for a thread", self._worker_id, len(back))
+
+    def _wait_most(self) -> float:
+        """How long to wait at most: until the next poll, or until the next waiting run has waited too long."""
+        waiting = self._hands.waiting_since() + WAIT_MOST_SECONDS - monotonic()
+        return min(self._settings.poll_seconds, max(0.0, waiting))
+
     def _wait_for_room(self, conn: Connection) -> None:
         self._waits_for_room = True
         if not self._want():
-            self._wake.wait(conn, Event(), HURRY_SECONDS if self._pace.fast else self._settings.poll_seconds)
+            self._wake.wait(conn, Event(), HURRY_SECONDS if self._pace.fast else self._wait_most())
         self._waits_for_room = False
         self._hands.hurry()
 
     def _wait_for_runs(self, conn: Connection) -> None:
         self._hands.hurry()
         due = claims.next_due_seconds(conn)
-        wait = self._settings.poll_seconds if due is None else min(max(due, 0.05), self._settings.poll_seconds)
+        wait = self._wait_most() if due is None else min(max(due, 0.05), self._wait_most())
         if self._held.open_count:
             self._idle_since = monotonic()
         else:

@@ -23,7 +23,8 @@ log = logging.getLogger("sumaclock.handler")
 class Hands:
     """Threads that take held runs in turn, execute their handlers and hand each outcome to `ended`.
 
-    A thread can't be stopped from outside: one whose handler timed out is given up and replaced.
+    A thread can't be stopped from outside: one whose handler timed out is given up and replaced. One that executes a
+    lost claim keeps the run held, so that it counts as busy, and calls `free` when it is done.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Hands:
         handlers: Handlers,
         held: HeldRuns,
         ended: Callable[[HeldRun], None],
+        free: Callable[[], None],
         no_handler_message: str,
         result_max_bytes: int,
     ) -> None:
@@ -39,6 +41,7 @@ class Hands:
         self._handlers = handlers
         self._held = held
         self._ended = ended
+        self._free = free
         self._no_handler_message = no_handler_message
         self._result_max_bytes = result_max_bytes
         self._todo: deque[HeldRun] = deque()
@@ -73,6 +76,13 @@ class Hands:
                 break
         return taken
 
+    def waiting_since(self) -> float:
+        """When the run that is next to be executed was claimed (monotonic seconds); infinity when none waits."""
+        try:
+            return self._todo[0].batch.claimed
+        except IndexError:
+            return float("inf")
+
     def stop(self) -> None:
         """Let every thread end after what it is executing."""
         for _ in range(self._threads):
@@ -94,7 +104,11 @@ class Hands:
                 if not self._rest():
                     return
                 continue
-            self._execute(held)
+            if self._held.is_open(held):
+                self._execute(held)
+            else:
+                self._held.forget(held)
+                self._free()
 
     def _rest(self) -> bool:
         """Sleep until there is something to do; False at the end. A run that came between the look and the sleep
@@ -119,20 +133,22 @@ class Hands:
         else:
             timeout = registered.policy.timeout_seconds
             held.deadline = None if timeout is None else held.started + timeout
-            held.cancelled = threading.Event()
-            outcome = self._handle(held, registered.function, held.cancelled)
+            outcome = self._handle(held, registered.function)
         if self._held.end(held):
             held.ended = monotonic()
             held.outcome = outcome
             self._ended(held)
+        else:
+            self._held.forget(held)
+            self._free()
 
-    def _handle(self, held: HeldRun, function: Handler, cancelled: threading.Event) -> Outcome:
+    def _handle(self, held: HeldRun, function: Handler) -> Outcome:
         try:
             payload = json.loads(held.run.payload)
         except Exception as error:  # noqa: BLE001  (jsonb holds numbers and depths that Python refuses)
             return Failed(f"The payload can't be read: {type(error).__name__}: {clean_text(str(error), 1000)}")
         try:
-            value = function(_handler_run(held, payload, cancelled))
+            value = function(_handler_run(held, payload))
             outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
             if isinstance(outcome, Done):
                 held.result = result_json(outcome.result, self._result_max_bytes)
@@ -142,7 +158,7 @@ class Hands:
         return outcome
 
 
-def _handler_run(held: HeldRun, payload: Any, cancelled: threading.Event) -> HandlerRun:
+def _handler_run(held: HeldRun, payload: Any) -> HandlerRun:
     run = held.run
     return HandlerRun(
         id=run.id,
@@ -156,7 +172,7 @@ def _handler_run(held: HeldRun, payload: Any, cancelled: threading.Event) -> Han
         attempt=run.attempt,
         deadline=held.deadline,
         log=RunLog(log, {"run_id": run.id, "kind": run.kind}),
-        cancelled=cancelled,
+        cancelled=held.cancelled,
     )
 
 

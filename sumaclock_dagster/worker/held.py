@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 
 from sumaclock_dagster.model import Outcome
@@ -29,7 +29,7 @@ class HeldRun:
     started: float = 0.0
     ended: float = 0.0
     deadline: float | None = None
-    cancelled: Event | None = None
+    cancelled: Event = field(default_factory=Event)
     outcome: Outcome | None = None
     result: str | None = None
     raised: bool = False
@@ -59,15 +59,19 @@ class HeldRuns:
             return False
         return True
 
+    def is_open(self, held: HeldRun) -> bool:
+        return held in self._open
+
     def forget(self, held: HeldRun) -> None:
-        """Its outcome is written, or its claim was lost or given back."""
+        """Its outcome is written, it was given back, or the handler of its lost claim is over."""
         self._all.discard(held)
 
     def open(self) -> list[HeldRun]:
         return list(self._open.copy())
 
-    def ids(self) -> list[int]:
-        return [held.run.id for held in self._all.copy()]
+    def claims(self) -> list[tuple[int, int]]:
+        """The (run id, attempt) of every held run."""
+        return [(held.run.id, held.run.attempt) for held in self._all.copy()]
 
     @property
     def open_count(self) -> int:

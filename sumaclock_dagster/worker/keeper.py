@@ -104,8 +104,7 @@ class Keeper:
                     held.run.id,
                     held.run.attempt,
                 )
-                self._held.forget(held)
-                cancel(held)
+                held.cancelled.set()
 
 
 class Timekeeper:
@@ -125,11 +124,5 @@ class Timekeeper:
                     held.ended = now
                     held.raised = True
                     held.outcome = Failed(f"The handler timed out after {deadline - held.started:g} s.")
-                    cancel(held)
+                    held.cancelled.set()
                     self._timed_out(held)
-
-
-def cancel(held: HeldRun) -> None:
-    """Tell the run's handler that nobody waits for it any more."""
-    if held.cancelled is not None:
-        held.cancelled.set()

@@ -24,6 +24,10 @@ class Pace:
         """The most runs that the worker holds at once."""
         return 2 * self.batch if self.fast else self._threads
 
+    def slowed(self) -> None:
+        """Learn that runs waited in vain for a thread."""
+        self.batch, self.fast = self._first, False
+
     def ended(self, full: bool, slowest_seconds: float) -> None:
         """Learn that a claim's runs have all ended, the last of them `slowest_seconds` after the claim. `full`: the
         claim got as many as it asked for."""

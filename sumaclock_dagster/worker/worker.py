@@ -13,18 +13,19 @@ from sumaclock_dagster.db import Connection
 from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.model import FlushReport
 from sumaclock_dagster.queue import claims, workers
-from sumaclock_dagster.worker.claimer import Claimer
+from sumaclock_dagster.worker.claimer import WAIT_MOST_SECONDS, Claimer
 from sumaclock_dagster.worker.config import WorkerConfig
 from sumaclock_dagster.worker.dbclock import DatabaseClock
 from sumaclock_dagster.worker.finisher import Finisher
 from sumaclock_dagster.worker.hands import Hands
 from sumaclock_dagster.worker.held import HeldRun, HeldRuns
-from sumaclock_dagster.worker.keeper import Keeper, Timekeeper, cancel
+from sumaclock_dagster.worker.keeper import Keeper, Timekeeper
 from sumaclock_dagster.worker.pace import Pace
 from sumaclock_dagster.worker.session import GivenUp, Session
 from sumaclock_dagster.worker.tally import Tally
 
 FLUSH_AFTER_GRACE_SECONDS = 5.0
+OWED_RETRY_SECONDS = 1.0
 
 
 class Worker:
@@ -47,6 +48,8 @@ class Worker:
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._stop_deadline = float("inf")
+        self._backend_pid: int | None = None
+        self._owed: list[tuple[int, int]] = []
         self.end_reason = ""
         self.failure: BaseException | None = None
         self.worker_id = 0
@@ -80,6 +83,7 @@ class Worker:
             self._handlers,
             self._held,
             self._finisher.put,
+            lambda: self._claimer.room(),
             settings.no_handler_message,
             settings.result_max_bytes,
         )
@@ -93,7 +97,7 @@ class Worker:
             self._pace,
             self._log,
             self._no_more_claims.is_set,
-            self._surplus,
+            lambda conn: self._surplus(conn, settings.min_workers),
         )
         self._keeper = Keeper(
             keeping,
@@ -107,7 +111,10 @@ class Worker:
         )
         timekeeper = Timekeeper(self._handlers, self._held, self._timed_out)
 
-        self._session.connection()
+        conn = self._session.connection()
+        if requested is not None:
+            # What was requested long ago may have been replaced meanwhile.
+            self._surplus(conn, settings.max_workers)
         self._finisher.start()
         self._hands.start()
         self._claiming = self._thread("claimer", self._claimer.run)
@@ -142,12 +149,9 @@ class Worker:
         self._no_more_claims.wait()
         self._claiming.join()
         self._await_handlers()
-        left = [held for held in self._held.open() if self._held.end(held)]
-        for held in left:
-            self._held.forget(held)
-            cancel(held)
+        self._let_go(self._held.open())
         self._finisher.close()
-        self._say_goodbye([(held.run.id, held.run.attempt) for held in left])
+        self._try(self._finishing, self._say_goodbye, self._out_of_time)
         self._hands.stop()
         self._claimer.close()
         self._finishing.close()
@@ -156,26 +160,39 @@ class Worker:
 
     def _await_handlers(self) -> None:
         """Until every handler has ended or, once stopped, the grace time is over. What has not begun when the worker
-        is stopped is given back without waiting."""
-        tick = threading.Event()
+        is stopped, or does not begin soon, goes back at once."""
+        tick, again_at = threading.Event(), 0.0
+        self._hands.hurry()
         while self._held.open_count and monotonic() < self._stop_deadline:
-            if self._stopped.is_set():
-                self._hands.take_back()
-                if all(held.started == 0.0 for held in self._held.open()):
-                    return
+            if self._stopped.is_set() or monotonic() - self._hands.waiting_since() > WAIT_MOST_SECONDS:
+                self._let_go(self._hands.take_back())
+            if self._owed and monotonic() >= again_at:
+                again_at = monotonic() + OWED_RETRY_SECONDS
+                self._try(self._session, self._give_back_owed, lambda: True)
             tick.wait(0.02)
 
-    def _say_goodbye(self, left: list[tuple[int, int]]) -> None:
-        def goodbye(conn: Connection) -> None:
-            if left:
-                back = claims.give_back(conn, self.worker_id, left)
-                self._log.info("worker %d gave back %d unfinished runs", self.worker_id, len(back))
-            workers.end(conn, self.worker_id)
+    def _let_go(self, unfinished: list[HeldRun]) -> None:
+        for held in unfinished:
+            if self._held.end(held):
+                held.cancelled.set()
+                self._owed.append((held.run.id, held.run.attempt))
+            self._held.forget(held)
 
+    def _give_back_owed(self, conn: Connection) -> None:
+        if self._owed:
+            back = claims.give_back(conn, self.worker_id, self._owed)
+            self._log.info("worker %d gave back %d unfinished runs", self.worker_id, len(back))
+            self._owed.clear()
+
+    def _say_goodbye(self, conn: Connection) -> None:
+        self._give_back_owed(conn)
+        workers.end(conn, self.worker_id)
+
+    def _try(self, session: Session, action: Callable[[Connection], None], give_up: Callable[[], bool]) -> None:
         try:
-            self._finishing.call(goodbye, self._out_of_time)
+            session.call(action, give_up)
         except (GivenUp, psycopg.Error) as error:
-            self._log.warning("worker %d ends without a word to the database: %s", self.worker_id, error)
+            self._log.warning("worker %d has %d runs to give back, but: %s", self.worker_id, len(self._owed), error)
 
     def _opened(self, conn: Connection) -> None:
         config = self._config
@@ -189,13 +206,16 @@ class Worker:
             life_seconds=self._settings.worker_life_seconds,
         )
         if not registered:
+            if self._backend_pid is not None:
+                workers.end_old_session(conn, self.worker_id, self._backend_pid)
             raise psycopg.OperationalError(
                 f"worker {self.worker_id} is unknown, or another session still holds its lock"
             )
+        self._backend_pid = conn.info.backend_pid
         self._claimer.opened(conn)
 
-    def _surplus(self, conn: Connection) -> bool:
-        if not workers.leave_if_surplus(conn, self.worker_id, self._settings):
+    def _surplus(self, conn: Connection, keep: int) -> bool:
+        if not workers.leave_if_surplus(conn, self.worker_id, self._settings, keep):
             return False
         self._retire("there are enough workers without it")
         return True
