@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from sumaclock_dagster.embedded.processes import (
     spawn,
     trim,
 )
+from sumaclock_dagster.embedded.stop_requests import Stopped, StopRequests
 from sumaclock_dagster.embedded.up_file import UpNote, only_one, read_up_file
 from sumaclock_dagster.model import SumaclockError
 from tests.waiting import until
@@ -144,6 +146,24 @@ def test_a_long_log_is_cut_while_it_is_written(tmp_path: Path) -> None:
     go_on.touch()
     assert popen.wait(10) == 0
     assert log.read_text() == "b\n"
+
+
+def test_signals_are_counted_and_a_hang_up_under_nohup_is_none() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequests() as requests:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not requests.wait(0.1)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert requests.wait(5)
+            assert not requests.hurry()
+            with pytest.raises(Stopped):
+                requests.check()
+            os.kill(os.getpid(), signal.SIGINT)
+            until(requests.hurry, 5, "the second signal")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_up_json_is_whole_and_one_up_holds_a_home(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ class StopRequests:
         self._count = 0
 
     def __enter__(self) -> StopRequests:
-        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        # Under nohup a hang-up is to be ignored.
+        counted = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._note) for number in counted}
         return self
 
     def __exit__(
