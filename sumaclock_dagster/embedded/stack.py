@@ -147,8 +147,9 @@ def _dagster(
         commands(dagster), dagster.environment, mark, logs, lambda identities: note.change(children=identities)
     )
 
-    def wait(ready: Callable[[], bool], seconds: float = READY_SECONDS) -> bool:
-        return _wait(ready, seconds, children, requests)
+    def wait(ready: Callable[[], bool]) -> None:
+        if not _wait(ready, READY_SECONDS, children, requests):
+            raise SumaclockError(f"It is not ready after {READY_SECONDS:.0f} s. The logs are in {logs}.")
 
     try:
         since = time.time()
@@ -162,7 +163,7 @@ def _dagster(
         if settings.min_workers > 0:
             with show.step("First worker"):
                 # Without it runs wait, but nothing is wrong yet: the sensor tries again.
-                if not wait(lambda: ground.a_worker_lives(settings), WORKER_SECONDS):
+                if not _wait(lambda: ground.a_worker_lives(settings), WORKER_SECONDS, children, requests):
                     _detail(show, f"No worker yet after {WORKER_SECONDS:.0f} s; the UI shows why.")
         yield children
     finally:
