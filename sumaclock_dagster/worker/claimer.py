@@ -19,6 +19,7 @@ from sumaclock_dagster.worker.session import GivenUp, Session, Wake
 
 # How soon to look whether one thread is enough for a batch that was expected to be fast.
 HURRY_SECONDS = 0.005
+HAND_OVER_SECONDS = 0.002
 # An idle worker asks no more often than this whether it is one too many.
 LINGER_LOOK_SECONDS = 0.5
 # What has waited this long for a thread of this worker is given back: handlers turned out slow.
@@ -137,6 +138,10 @@ class Claimer:
         self._hands.hurry()
 
     def _wait_for_runs(self, conn: Connection) -> None:
+        # The thread that was just woken needs the interpreter now; all else here can wait.
+        self._wake.wait(conn, self._notified, HAND_OVER_SECONDS)
+        if self._notified.is_set() or self._stopping():
+            return
         self._hands.hurry()
         due = claims.next_due_seconds(conn)
         wait = self._wait_most() if due is None else min(max(due, 0.05), self._wait_most())
