@@ -81,6 +81,11 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
     until(lambda: answers(first.address), 30, "the UI's answer")
     until(lambda: state(home).children[-1].name == "webserver" and len(state(home).children) == 4, 5, "up.json")
 
+    # So is PostgreSQL, and Dagster gets over it.
+    pids = {process.pid: process for process in postgres_of(home)}
+    next(process for process in pids.values() if process.ppid() not in pids).kill()
+    up.wait_for("PostgreSQL ended and is started again.", 20)
+
     # pg_cron fires the demo job on its minute, and people see the run.
     output = up.wait_for("demo, organization demo,", 75)
     shown = re.search(r"(\d\d:\d\d) UTC.*  demo, organization demo, ([\d.]+) s late, took [\d.]+ s: done", output)
