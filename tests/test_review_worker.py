@@ -16,6 +16,7 @@ from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.handlers import HandlerRun, Handlers
 from sumaclock_dagster.model import Failed, RetryLater, RunStatus, Skip
 from sumaclock_dagster.queue import claims, runs, workers
+from sumaclock_dagster.queue import watch as watch_module
 from sumaclock_dagster.worker import claimer as claimer_module
 from sumaclock_dagster.worker import keeper as keeper_module
 from sumaclock_dagster.worker.pace import Pace
@@ -96,7 +97,7 @@ def test_a_worker_with_a_long_handler_does_not_look_all_the_time(
         looks.append(batch)
         return real(conn, worker_id, dagster_run_id, batch)
 
-    monkeypatch.setattr(claimer_module.claims, "claim", counted)
+    monkeypatch.setattr(claims, "claim", counted)
     go = threading.Event()
     handlers.register("long")(lambda run: go.wait(20))
     (run_id,) = add_runs(app, add_job(app, "long"))
@@ -292,12 +293,13 @@ def test_a_locked_row_of_a_dead_worker_holds_up_neither_the_release_nor_the_hear
         )
         assert len(claims.claim(dying, dead, None, 10)) == 2
     app.execute("update sumaclock.workers set heartbeat_at = now() - interval '1 minute'")
+    settings = app_db.settings.model_copy(update={"dead_session_seconds": 0.1})
     with connect(app_db.app_url, "somebody") as somebody:
         with somebody.transaction():
             somebody.execute("select from sumaclock.cron_runs where id = %s for update", [ids[0]])
             app.execute("set statement_timeout = '3s'")
-            assert workers.release_dead(app, app_db.settings).pending == 1
-        assert workers.release_dead(app, app_db.settings).pending == 1
+            assert until(lambda: workers.release_dead(app, settings).pending) == 1
+        assert until(lambda: workers.release_dead(app, settings).pending) == 1
     assert {runs.get_run(app, run_id).status for run_id in ids} == {RunStatus.PENDING}
 
 
@@ -326,3 +328,63 @@ def test_heartbeats_and_outcomes_of_one_worker_cannot_deadlock(
             until(lambda: app.execute(waiting).fetchone() == (2,))
         assert finished.result(10) == set(ids)
         assert renewed.result(10) <= set(ids)
+
+
+def test_a_live_run_is_kept_when_the_databases_clock_is_moved_ahead(
+    app_db: AppDatabase, app: Connection, handlers: Handlers
+) -> None:
+    go = threading.Event()
+    handlers.register("long")(lambda run: go.wait(20))
+    (run_id,) = add_runs(app, add_job(app, "long"))
+    beaten = "select heartbeat_at > now() - interval '1 minute' from sumaclock.cron_runs"
+    with running(app_db, handlers) as worker:
+        await_status(app, run_id, "running")
+        with app.transaction():
+            # What the database and the worker see of such a move: signs of life and clock readings are of long ago.
+            app.execute("update sumaclock.workers set heartbeat_at = heartbeat_at - interval '1 hour'")
+            app.execute("update sumaclock.cron_runs set heartbeat_at = heartbeat_at - interval '1 hour'")
+            worker._clock._offset -= 3600
+            worker._keeper._silent_at = 0.0
+        until(lambda: app.execute(beaten).fetchone() == (True,), 5, "the run's heartbeat")
+        go.set()
+        await_ended(app, [run_id])
+    assert (runs.get_run(app, run_id).status, runs.get_run(app, run_id).attempts) == (RunStatus.DONE, 1)
+
+
+def dead_worker_with_a_run(app: Connection, sign_of_life: str) -> int:
+    """A worker without a session that claimed one run. Returns the run's id."""
+    row = app.execute(
+        "with w as (insert into sumaclock.workers (code_version, started_at, heartbeat_at, retires_at)"
+        " values ('test', now(), now() + %s::interval, now() + interval '1 hour') returning id)"
+        " insert into sumaclock.cron_runs (job_id, status, attempts, claimed_by, started_at, heartbeat_at)"
+        " select %s, 'running', 1, id, now(), now() + %s::interval from w returning id",
+        [sign_of_life, add_job(app, "fine"), sign_of_life],
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_the_sensor_calls_no_run_silent_before_the_workers_could_have_shown_a_sign_of_life(
+    app_db: AppDatabase, app: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = app_db.settings.model_copy(update={"lease_seconds": 30, "min_workers": 0})
+    run_id = dead_worker_with_a_run(app, "-1 minute")
+    with connect(app_db.app_url, "frozen") as frozen:
+        frozen.execute("select pg_advisory_lock(%s, (select max(id) from sumaclock.workers))", [workers.LOCK_CLASS])
+        watch_module.watch(app, settings, "test", 1.5)
+        assert runs.get_run(app, run_id).status is RunStatus.RUNNING
+        monkeypatch.setattr(watch_module, "ALONE_SECONDS", 0)
+        assert watch_module.watch(app, settings, "test", 1.5).released.pending == 1
+
+
+def test_signs_of_life_from_before_the_clock_was_set_back_keep_nothing_waiting(
+    app_db: AppDatabase, app: Connection
+) -> None:
+    run_id = dead_worker_with_a_run(app, "1 hour")
+    workers.request_worker(app, "test")
+    app.execute("update sumaclock.workers set requested_at = now() + interval '1 hour' where started_at is null")
+    state = workers.pool_state(app, app_db.settings)
+    assert (state.live, state.starting) == (0, 0)
+    assert workers.workers_wanted(state, app_db.settings) == 1
+    assert workers.release_dead(app, app_db.settings).pending == 1
+    assert runs.get_run(app, run_id).status is RunStatus.PENDING

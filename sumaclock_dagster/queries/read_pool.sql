@@ -1,6 +1,9 @@
+-- What is said to come from the future is of before the server's clock was set back: no sign of life.
 with pool as (
-    select w.started_at is null and w.requested_at > now() - %(start)s * interval '1 second' as starting,
-           w.id in (select worker_id from sumaclock.worker_sessions) and w.heartbeat_at > now() - %(fresh)s * interval '1 second' as living,
+    select w.started_at is null
+               and w.requested_at between now() - %(start)s * interval '1 second' and now() + %(start)s * interval '1 second' as starting,
+           w.id in (select worker_id from sumaclock.worker_sessions)
+               and w.heartbeat_at between now() - %(fresh)s * interval '1 second' and now() + %(fresh)s * interval '1 second' as living,
            w.retires_at > now() + %(ahead)s * interval '1 second' as staying
     from sumaclock.workers w
     where w.stopped_at is null

@@ -13,6 +13,9 @@ from sumaclock_dagster.settings import Settings
 
 LOOK_EVERY_SECONDS = 5.0
 LOOK_AT_MOST_EVERY_SECONDS = 1.0
+# No worker may show a sign of life for this long before runs count as silent: after a move of the database's clock, or
+# a sleep of the machine, everything looks silent until the workers' next heartbeat.
+ALONE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +28,16 @@ class Look:
     released: Released
 
 
-def look(conn: Connection, settings: Settings, code_version: str) -> Look:
+def look(conn: Connection, settings: Settings, code_version: str, *, silent_too: bool = True) -> Look:
     """Release what dead workers hold, retire workers of other code, and see how many workers to launch.
 
-    Runs without a sign of life are the workers' own affair; while none lives, they are released here.
+    Runs without a sign of life are the workers' own affair; while none lives, and with `silent_too`, they are
+    released here.
     """
     released = workers.release_dead(conn, settings)
     retired = workers.retire_old_code(conn, code_version)
     state = workers.pool_state(conn, settings)
-    if state.live == 0:
+    if silent_too and state.live == 0:
         silent = workers.release_silent(conn, settings)
         released = Released(released.pending + silent.pending, released.failed + silent.failed)
     return Look(state, workers.workers_wanted(state, settings), retired, released)
@@ -44,11 +48,14 @@ def watch(conn: Connection, settings: Settings, code_version: str, seconds: floa
     and released runs summed up. Looks again when runs or workers notify, at most once a second, and every 5 seconds.
     """
     conn.execute(query("listen_to_queue"))
-    until = monotonic() + seconds
+    alone_since = monotonic()
+    until = alone_since + seconds
     retired = pending = failed = 0
     while True:
         looked_at = monotonic()
-        seen = look(conn, settings, code_version)
+        seen = look(conn, settings, code_version, silent_too=looked_at - alone_since >= ALONE_SECONDS)
+        if seen.state.live:
+            alone_since = looked_at
         retired, pending, failed = (
             retired + seen.retired,
             pending + seen.released.pending,

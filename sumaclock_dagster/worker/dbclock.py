@@ -11,8 +11,10 @@ class DatabaseClock:
     def __init__(self) -> None:
         self._offset = 0.0
 
-    def set(self, epoch_seconds: float) -> None:
-        self._offset = epoch_seconds - monotonic()
+    def set(self, epoch_seconds: float) -> float:
+        """Returns by how many seconds that clock was moved since the last time."""
+        before, self._offset = self._offset, epoch_seconds - monotonic()
+        return self._offset - before
 
     def epoch(self, monotonic_seconds: float) -> float:
         return monotonic_seconds + self._offset

@@ -23,6 +23,8 @@ RELEASE_SILENT_SECONDS = 60.0
 # A run younger than this was just claimed: its heartbeat is its claim.
 RENEW_AGE_SECONDS = 10.0
 TIMEOUT_LOOK_SECONDS = 0.1
+# After a move of the database's clock, or a sleep of the machine, every sign of life looks old for a moment.
+CLOCK_MOVED_SECONDS = 10.0
 
 
 class Keeper:
@@ -48,7 +50,8 @@ class Keeper:
         self._retire = retire
         self._retiring = retiring
         self._nudged = Event()
-        self._dead_at = self._silent_at = 0.0
+        self._dead_at = 0.0
+        self._silent_at = monotonic()
 
     def nudge(self) -> None:
         """Beat at once: the worker retires or has ended."""
@@ -72,10 +75,13 @@ class Keeper:
         if self._retiring():
             workers.retire(conn, self._worker_id)
         over, epoch = workers.renew(conn, self._worker_id)
-        self._clock.set(epoch)
+        moved = abs(self._clock.set(epoch)) > CLOCK_MOVED_SECONDS
         if over:
             self._retire("its time is over")
-        self._renew_runs()
+        if moved:
+            self._log.warning("worker %d: the database's clock was moved, or this machine slept", self._worker_id)
+            self._silent_at = monotonic()
+        self._renew_runs(0.0 if moved else RENEW_AGE_SECONDS)
         self._release(conn)
 
     def _release(self, conn: Connection) -> None:
@@ -92,8 +98,8 @@ class Keeper:
         if released.pending or released.failed:
             self._log.warning("released %d stale runs, failed %d for good", released.pending, released.failed)
 
-    def _renew_runs(self) -> None:
-        old = [h for h in self._held.open() if monotonic() - h.batch.claimed > RENEW_AGE_SECONDS]
+    def _renew_runs(self, age_seconds: float) -> None:
+        old = [h for h in self._held.open() if monotonic() - h.batch.claimed > age_seconds]
         if not old:
             return
         kept = claims.renew(self._session.connection(), self._worker_id, [(h.run.id, h.run.attempt) for h in old])
