@@ -8,8 +8,19 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import ConnectionPool
 
 Connection = psycopg.Connection[Any]
+
+
+# A dead peer is noticed within about 25 s.
+OPTIONS: dict[str, Any] = {
+    "autocommit": True,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 
 
 def connect(url: str, application_name: str, *, connect_timeout: int = 10) -> Connection:
@@ -17,20 +28,36 @@ def connect(url: str, application_name: str, *, connect_timeout: int = 10) -> Co
 
     Raises psycopg.OperationalError; libpq's text names host and port and never the password.
     """
-    conn = psycopg.connect(
-        url,
-        autocommit=True,
-        application_name=application_name,
-        connect_timeout=connect_timeout,
-        keepalives_idle=10,
-        keepalives_interval=5,
-        keepalives_count=3,
-        tcp_user_timeout=25_000,
+    conn: Connection = psycopg.connect(
+        url, application_name=application_name, connect_timeout=connect_timeout, **OPTIONS
     )
+    _use_utc(conn)
+    return conn
+
+
+def make_pool(url: str, application_name: str, most: int) -> ConnectionPool[Connection]:
+    """A pool of up to `most` such connections, made when they are asked for, each tried before it is lent."""
+
+    def tried(conn: Connection) -> None:
+        ConnectionPool.check_connection(conn)
+
+    return ConnectionPool(
+        url,
+        kwargs={**OPTIONS, "application_name": application_name, "connect_timeout": 10},
+        min_size=0,
+        max_size=most,
+        timeout=10,
+        configure=_use_utc,
+        check=tried,
+        open=True,
+        name=application_name,
+    )
+
+
+def _use_utc(conn: Connection) -> None:
     # Not as a start-up option: poolers refuse or ignore those.
     if conn.info.parameter_status("TimeZone") != "UTC":
         conn.execute(query("use_utc"))
-    return conn
 
 
 def database_name(url: str) -> str:

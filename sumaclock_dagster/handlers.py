@@ -1,4 +1,4 @@
-"""The registry of handlers: which function executes which kind, and by what policy."""
+"""Registries: which function executes which kind, and by what policy. That of handlers, and what all have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from sumaclock_dagster.model import Policy, SumaclockError
@@ -48,21 +48,21 @@ class HandlerRun:
         return f"cron_run:{self.id}"
 
 
-Handler = Callable[[HandlerRun], Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(Generic[F]):
     kind: str
-    function: Handler
+    function: F
     policy: Policy
 
 
-class Handlers(Mapping[str, Registered]):
-    """Handlers by kind. Built in a function and passed down; there is no global registry."""
+class Registry(Mapping[str, Registered[F]]):
+    """Functions by kind. Built in a function and passed down; there is no global registry."""
 
     def __init__(self) -> None:
-        self._by_kind: dict[str, Registered] = {}
+        self._by_kind: dict[str, Registered[F]] = {}
 
     def register(
         self,
@@ -72,19 +72,19 @@ class Handlers(Mapping[str, Registered]):
         backoff_seconds: float = 10.0,
         backoff_max_seconds: float = 3600.0,
         timeout_seconds: float | None = None,
-    ) -> Callable[[Handler], Handler]:
+    ) -> Callable[[F], F]:
         """Register the decorated function for `kind`, a stable string. Raises SumaclockError for a kind that is
         taken, a kind that is no plain name, or a policy out of bounds."""
         policy = Policy(max_attempts, backoff_seconds, backoff_max_seconds, timeout_seconds)
         _check(kind, policy)
 
-        def add(function: Handler) -> Handler:
+        def add(function: F) -> F:
             self.add(Registered(kind, function, policy))
             return function
 
         return add
 
-    def add(self, registered: Registered) -> None:
+    def add(self, registered: Registered[F]) -> None:
         taken = self._by_kind.get(registered.kind)
         if taken is not None:
             raise SumaclockError(
@@ -93,7 +93,7 @@ class Handlers(Mapping[str, Registered]):
             )
         self._by_kind[registered.kind] = registered
 
-    def __getitem__(self, kind: str) -> Registered:
+    def __getitem__(self, kind: str) -> Registered[F]:
         return self._by_kind[kind]
 
     def __iter__(self) -> Iterator[str]:
@@ -103,33 +103,51 @@ class Handlers(Mapping[str, Registered]):
         return len(self._by_kind)
 
 
+Handler = Callable[[HandlerRun], Any]
+
+
+class Handlers(Registry[Handler]):
+    """Handlers by kind."""
+
+
+R = TypeVar("R", bound=Registry[Any])
+
+
 def load_handlers(spec: str, own: Handlers) -> Handlers:
     """A new registry of `own` handlers and of those that `spec` names ("package.module:attribute, ..."; the attribute
     is a Handlers or a function without arguments that returns one). Raises SumaclockError naming the entry at fault."""
-    merged = Handlers()
+    return load_registry("SUMACLOCK_HANDLERS", spec, own)
+
+
+def load_registry(variable: str, spec: str, own: R) -> R:
+    """As `load_handlers`, for any kind of registry. `variable`: the setting that holds `spec`, for errors."""
+    merged = type(own)()
     for entry in own.values():
         merged.add(entry)
     for text in filter(None, (part.strip() for part in spec.split(","))):
-        for entry in _load_one(text).values():
+        where = f"{variable} entry '{text}'"
+        found = load_attribute(where, text)
+        registry = found() if callable(found) and not isinstance(found, type(own)) else found
+        if not isinstance(registry, type(own)):
+            raise SumaclockError(
+                f"{where} is {type(registry).__name__}, not a sumaclock {type(own).__name__} registry."
+            )
+        for entry in registry.values():
             merged.add(entry)
     return merged
 
 
-def _load_one(text: str) -> Handlers:
+def load_attribute(where: str, text: str) -> Any:
+    """What `text` ("package.module:attribute") names. Raises SumaclockError that begins with `where`."""
     module_name, _, attribute = text.partition(":")
-    where = f"SUMACLOCK_HANDLERS entry '{text}'"
     if not module_name or not attribute:
         raise SumaclockError(f"{where} is not of the form package.module:attribute.")
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        return getattr(importlib.import_module(module_name), attribute)
     except ImportError as error:
         raise SumaclockError(f"{where}: cannot import {module_name}: {error}") from error
     except AttributeError as error:
         raise SumaclockError(f"{where}: {module_name} has no attribute '{attribute}'.") from error
-    registry = found() if callable(found) and not isinstance(found, Handlers) else found
-    if not isinstance(registry, Handlers):
-        raise SumaclockError(f"{where} is {type(registry).__name__}, not a sumaclock Handlers registry.")
-    return registry
 
 
 def _check(kind: str, policy: Policy) -> None:
@@ -143,5 +161,5 @@ def _check(kind: str, policy: Policy) -> None:
         raise SumaclockError(f"Kind '{kind}': backoff_seconds must be 0 or more, and no more than backoff_max_seconds.")
 
 
-def _place(function: Handler) -> str:
+def _place(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"

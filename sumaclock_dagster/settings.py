@@ -26,6 +26,8 @@ class Settings(BaseSettings):
     cron_database_url: SecretStr | None = Field(None, description="The cluster's pg_cron database, as the app role.")
     dagster_database_url: SecretStr | None = Field(None, description="Dagster's storage: postgresql+psycopg2://...")
     handlers: str = Field("", description="package.module:handlers, several separated by commas.")
+    task_kinds: str = Field("", description="package.module:kinds of tasks, several separated by commas.")
+    access_check: str = Field("", description="package.module:function that says whether an owner has access.")
 
     claim_batch: int = Field(10, ge=1, le=500, description="Runs a first claim takes.")
     claim_batch_max: int = Field(500, ge=1, le=5000, description="Runs a claim takes while handlers are fast.")
@@ -45,6 +47,9 @@ class Settings(BaseSettings):
     max_lost: int = Field(3, ge=1, le=100, description="Attempts that may end with their worker.")
     observe_seconds: float = Field(5, gt=0, le=600, description="At most one Dagster observation in this time.")
     retention_days: int = Field(30, ge=1, le=3650, description="Finished runs are kept this long.")
+    task_attempts: int = Field(20, ge=1, le=1000, description="Attempts to settle a task while something is away.")
+    task_backoff_seconds: float = Field(5, ge=0, le=3600, description="Delay before the second; it doubles each time.")
+    task_backoff_max_seconds: float = Field(600, ge=0, le=86_400, description="The longest such delay.")
     result_max_bytes: int = Field(1_000_000, ge=1000, le=100_000_000, description="A larger result is cut.")
     no_handler_message: str = Field("No handler for kind '{kind}'", description="Error of a run without handler.")
 

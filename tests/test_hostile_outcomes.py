@@ -17,7 +17,7 @@ from sumaclock_dagster.db import Connection
 from sumaclock_dagster.handlers import HandlerRun, Handlers
 from sumaclock_dagster.model import Done, Failed, RetryLater, RunStatus, Skip
 from sumaclock_dagster.queue import claims, runs
-from sumaclock_dagster.worker.storable import clean_text, error_text, result_json
+from sumaclock_dagster.storable import clean_text, error_text, result_json
 from tests.conftest import AppDatabase
 from tests.workers import add_job, add_runs, await_ended, running
 

@@ -84,7 +84,8 @@ class Clock:
             self._connection = self._features = None
 
     def schedule(self, job_id: UUID, schedule: str) -> None:
-        """Make the job's clock job, or change it to this raw schedule, and see that it is active."""
+        """Make the job's clock job, or change it to this raw schedule, and see that it is active. Where it is so
+        already, nothing is written."""
         command = firing_command(job_id)
         name = clock_job_name(self.database_name, job_id)
         self._call(lambda conn: _place(conn, self.database_name, name, schedule, command))
@@ -152,6 +153,8 @@ def _place(conn: Connection, database: str, name: str, schedule: str, command: s
                 f"A clock job '{name}' exists for database '{row['database']}', so it is not ours to change. "
                 "Whoever made it must rename or remove it."
             )
+        if row is not None and row["active"] and (row["schedule"], row["command"]) == (schedule, command):
+            return
         if row is not None and not row["active"]:
             # Scheduling an existing name never makes it active again.
             conn.execute(query("unschedule_clock_job"), {"jobid": row["jobid"]})

@@ -13,8 +13,8 @@ from typing import Any
 
 from sumaclock_dagster.handlers import Handler, HandlerRun, Handlers
 from sumaclock_dagster.model import Done, Failed, Outcome, RetryLater, Skip
+from sumaclock_dagster.storable import clean_text, error_text, result_json, storable_outcome
 from sumaclock_dagster.worker.held import HeldRun, HeldRuns
-from sumaclock_dagster.worker.storable import clean_text, error_text, result_json, storable_outcome
 
 OUTCOMES = (Done, Failed, RetryLater, Skip)
 log = logging.getLogger("sumaclock.handler")
