@@ -388,3 +388,28 @@ def test_signs_of_life_from_before_the_clock_was_set_back_keep_nothing_waiting(
     assert workers.workers_wanted(state, app_db.settings) == 1
     assert workers.release_dead(app, app_db.settings).pending == 1
     assert runs.get_run(app, run_id).status is RunStatus.PENDING
+
+
+def test_an_outcome_that_came_after_the_run_was_given_up_is_not_reported_as_written(
+    app_db: AppDatabase, app: Connection, handlers: Handlers, caplog: pytest.LogCaptureFixture
+) -> None:
+    go = threading.Event()
+    handlers.register("long")(lambda run: go.wait(20))
+    (run_id,) = add_runs(app, add_job(app, "long"))
+    with running(app_db, handlers) as worker:
+        await_status(app, run_id, "running")
+        app.execute("update sumaclock.cron_runs set heartbeat_at = now() - interval '1 hour'")
+        settings = app_db.settings.model_copy(update={"max_lost": 1})
+        assert workers.release_silent(app, settings).failed == 1
+        go.set()
+        report = until(worker.take_report)
+    assert report.counts == {("long", "claim lost"): 1}
+    assert f"run {run_id}: its claim (attempt 1) was lost" in caplog.text
+    assert runs.get_run(app, run_id).status is RunStatus.FAILED
+
+
+def test_a_short_life_is_not_all_replacement(app_db: AppDatabase, app: Connection, handlers: Handlers) -> None:
+    with running(app_db, handlers, worker_life_seconds=20):
+        settings = app_db.settings.model_copy(update={"worker_life_seconds": 20})
+        state = workers.pool_state(app, settings)
+        assert (state.live, workers.workers_wanted(state, settings)) == (1, 0)

@@ -28,7 +28,7 @@ with dead as materialized (
         lost = r.lost + 1,
         finished_at = case when r.lost + 1 >= %(max_lost)s then now() end,
         started_at = case when r.lost + 1 >= %(max_lost)s then r.started_at end,
-        claimed_by = case when r.lost + 1 >= %(max_lost)s then r.claimed_by end,
+        claimed_by = case when r.lost + 1 >= %(max_lost)s then 0 end,
         error = case when r.lost + 1 >= %(max_lost)s
                 then format('Given up after %%s attempts that ended with their worker; the last, of worker %%s: its session ended.',
                             r.lost + 1, r.claimed_by)

@@ -11,7 +11,7 @@ with stale as materialized (
         lost = r.lost + 1,
         finished_at = case when r.lost + 1 >= %(max_lost)s then now() end,
         started_at = case when r.lost + 1 >= %(max_lost)s then r.started_at end,
-        claimed_by = case when r.lost + 1 >= %(max_lost)s then r.claimed_by end,
+        claimed_by = case when r.lost + 1 >= %(max_lost)s then 0 end,
         error = case when r.lost + 1 >= %(max_lost)s
                 then format('Given up after %%s attempts that ended with their worker; the last, of worker %%s: no sign of life for %%s s.',
                             r.lost + 1, r.claimed_by, extract(epoch from now() - r.heartbeat_at)::bigint)

@@ -168,7 +168,8 @@ def live_workers(conn: Connection) -> list[WorkerRow]:
 def _pool_parameters(settings: Settings) -> dict[str, float]:
     return {
         "fresh": settings.heartbeat_seconds * HEARTBEATS_MISSED,
-        "ahead": settings.replace_ahead_seconds,
+        # A short life must not be all replacement, which would ask for workers without end.
+        "ahead": min(settings.replace_ahead_seconds, settings.worker_life_seconds / 2),
     }
 
 
