@@ -17,7 +17,7 @@ FOREIGN = {
     "$": "'$' is not known here, and 'L' as day of month is the last day",
     "?": "'?' is not known here, and '*' says the same",
     "~": "'~' (random) is not known here",
-    "#": "'#' (n-th weekday) is for the day of week, and stands between it and 1 to 5",
+    "#": "'#' (n-th weekday) is for the day of week, as in 'MON#2'",
 }
 FOREIGN_LETTERS = {
     "L": "'L' (last) stands alone as day of month, or behind a weekday as day of week",
@@ -94,9 +94,7 @@ def _check_weekday_of_month(cron: str, text: str, term: re.Match[str]) -> None:
     if term["nth"] is None and not term["day"].isdigit():
         raise refusal(cron, WEEKDAY, text, f"before 'L' the weekday is a number, in '{term[0]}'", f"{day}L")
     if term["nth"] is not None and not 1 <= int(term["nth"]) <= 5:
-        raise refusal(
-            cron, WEEKDAY, text, f"a month has a first to a fifth weekday, in '{term[0]}'", f"{term['day']}#1"
-        )
+        raise refusal(cron, WEEKDAY, text, f"'{term[0]}' is none of a month's first to fifth", f"{term['day']}#1")
 
 
 def _value(cron: str, field: Field, text: str, written: str) -> int:
