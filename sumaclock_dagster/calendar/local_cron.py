@@ -25,11 +25,13 @@ class LocalCron:
 
     text: five fields separated by one space.
     fields: cronsim's reading of them, shared by everybody, so never advanced.
+    last_of_day: hour and minute of its last match on a day that has any.
     real_intervals: minute or hour begins with `*`, so it goes with real time through a clock change.
     """
 
     text: str
     fields: CronSim
+    last_of_day: tuple[int, int]
     real_intervals: bool
 
     def matches(self, after: datetime) -> Iterator[datetime]:
@@ -38,8 +40,11 @@ class LocalCron:
         `after` may lie in the year LAST_YEAR at the latest: the walk looks that far ahead at each step.
         """
         walk = copy(self.fields)
-        # cronsim's first step is one second: from here it leads straight into the next minute.
-        walk.dt = after.replace(second=59, microsecond=0)
+        # cronsim's first step is one second: it leads straight into the next minute, or into the next day where this
+        # one has no more; cronsim would go there hour by hour.
+        day_is_over = (after.hour, after.minute) >= self.last_of_day
+        end = after.replace(second=59, microsecond=0)
+        walk.dt = end.replace(hour=23, minute=59) if day_is_over else end
         last_year = after.year + SEARCH_YEARS
         for match in walk:
             if match.year > last_year:
@@ -58,7 +63,8 @@ def read_cron(cron: str) -> LocalCron:
         fields = CronSim(text, SOME_START)
     except CronSimError:
         raise never from None
-    read = LocalCron(text, fields, texts[0].startswith("*") or texts[1].startswith("*"))
+    last_of_day = (max(fields.hours), max(fields.minutes))
+    read = LocalCron(text, fields, last_of_day, texts[0].startswith("*") or texts[1].startswith("*"))
     if next(read.matches(SOME_START), None) is None:
         raise never
     return read
