@@ -24,6 +24,102 @@ CREATE TYPE sumaclock.run_trigger AS ENUM (
 
 ALTER TYPE sumaclock.run_trigger OWNER TO sumaclock_owner;
 
+CREATE TYPE sumaclock.task_run_status AS ENUM (
+    'done',
+    'failed',
+    'skipped'
+);
+
+ALTER TYPE sumaclock.task_run_status OWNER TO sumaclock_owner;
+
+CREATE TYPE sumaclock.task_run_trigger AS ENUM (
+    'clock',
+    'heartbeat',
+    'manual'
+);
+
+ALTER TYPE sumaclock.task_run_trigger OWNER TO sumaclock_owner;
+
+CREATE TYPE sumaclock.task_status AS ENUM (
+    'active',
+    'paused',
+    'done',
+    'failed'
+);
+
+ALTER TYPE sumaclock.task_status OWNER TO sumaclock_owner;
+
+CREATE FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    late constant interval := '1 hour';
+begin
+    if num_nonnulls(cron, instant) <> 1 then
+        raise exception 'A task takes either cron or instant, and % given.', case when cron is null then 'neither was' else 'both were' end
+            using errcode = 'invalid_parameter_value', hint = 'Give cron => ''0 9 * * MON'', or instant => ''2030-12-01 09:00+01''.';
+    end if;
+    if timezone is null or length(timezone) > 64 or timezone !~ '^[A-Za-z][A-Za-z0-9_+/-]*$' then
+        raise exception 'timezone % is no name of a time zone.', coalesce(quote_literal(left(timezone, 64)), 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Give an IANA name, for example ''Europe/Madrid''.';
+    end if;
+    begin
+        perform now() at time zone timezone;
+    exception when invalid_parameter_value then
+        raise exception 'timezone ''%'' is not known to PostgreSQL.', timezone
+            using errcode = 'invalid_parameter_value', hint = 'Give an IANA name, for example ''Europe/Madrid''.';
+    end;
+    if length(cron) > 255 then
+        raise exception 'cron has % characters and may have 255.', length(cron)
+            using errcode = 'invalid_parameter_value', hint = 'Write ranges and steps instead of lists, for example ''*/15 9-17 * * MON-FRI''.';
+    end if;
+    if cron !~ '^\s*[0-9A-Za-z*,/#-]+(\s+[0-9A-Za-z*,/#-]+){4}\s*$' then
+        raise exception 'cron ''%'' does not have exactly five fields of digits, names and * , - / #.', cron
+            using errcode = 'invalid_parameter_value',
+                  hint = 'Minute, hour, day of month, month and day of week, in local time: for example ''0 9 * * MON-FRI''. Macros such as @daily are not known.';
+    end if;
+    if instant is not null and (not isfinite(instant) or instant >= '9999-01-01 00:00Z' or mod(extract(epoch from instant), 60) <> 0) then
+        raise exception 'instant % is not on a whole minute that can be stored.', instant
+            using errcode = 'invalid_parameter_value', hint = 'Cut it to its minute: date_trunc(''minute'', ...).';
+    end if;
+    if instant < now() - late then
+        raise exception 'instant % has passed.', instant
+            using errcode = 'invalid_parameter_value', hint = 'One of the last hour runs at once; give a later one.';
+    end if;
+end $_$;
+
+ALTER FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) IS 'Raises invalid_parameter_value for a schedule that SQL knows to be wrong.';
+
+CREATE FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+begin
+    if coalesce(length(organization_id), 0) not between 1 and 200 or coalesce(length(user_id), 0) not between 1 and 200 then
+        raise exception 'organization_id and user_id take 1 to 200 characters each.'
+            using errcode = 'invalid_parameter_value', hint = 'They name the owner of the task.';
+    end if;
+    if kind is null or kind !~ '^[A-Za-z0-9_.:-]{1,100}$' then
+        raise exception 'kind % is not 1 to 100 letters, digits or _ . : -', coalesce(quote_literal(left(kind, 100)), 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Give the name of a task kind, for example ''core_api''.';
+    end if;
+    if title is null or length(title) > 500 then
+        raise exception 'title takes 0 to 500 characters and has %.', coalesce(length(title)::text, 'none: it is null')
+            using errcode = 'invalid_parameter_value', hint = 'Shorten it; the payload has room for more.';
+    end if;
+    if payload is null or octet_length(payload::text) > 1000000 then
+        raise exception 'payload takes up to 1,000,000 bytes of JSON and has %.', coalesce(octet_length(payload::text)::text, 'none: it is null')
+            using errcode = 'invalid_parameter_value', hint = 'Store the data elsewhere and let the payload name it.';
+    end if;
+end $_$;
+
+ALTER FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) IS 'Raises invalid_parameter_value for a task that SQL knows to be wrong.';
+
 CREATE FUNCTION sumaclock.clock_settings() RETURNS TABLE(name text, value text)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -32,6 +128,123 @@ CREATE FUNCTION sumaclock.clock_settings() RETURNS TABLE(name text, value text)
 ALTER FUNCTION sumaclock.clock_settings() OWNER TO postgres;
 
 COMMENT ON FUNCTION sumaclock.clock_settings() IS 'The settings of pg_cron, for roles that may not see all settings.';
+
+CREATE FUNCTION sumaclock.create_task(organization_id text, user_id text, kind text, title text DEFAULT ''::text, payload jsonb DEFAULT '{}'::jsonb, cron text DEFAULT NULL::text, instant timestamp with time zone DEFAULT NULL::timestamp with time zone, timezone text DEFAULT 'Europe/Madrid'::text) RETURNS uuid
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task constant uuid := gen_random_uuid();
+    job uuid;
+begin
+    perform sumaclock.check_task(organization_id, user_id, kind, title, payload);
+    perform sumaclock.check_schedule(cron, instant, timezone);
+    -- Disabled until it is placed; a request is executed all the same.
+    insert into sumaclock.cron_jobs (kind, organization_id, user_id, payload, schedule, enabled)
+    values ('ai_task', create_task.organization_id, create_task.user_id, jsonb_build_object('task_id', task), '0 0 1 1 *', false)
+    returning id into job;
+    insert into sumaclock.ai_tasks (id, organization_id, user_id, kind, title, payload, cron, instant, timezone, cron_job_id)
+    values (task, create_task.organization_id, create_task.user_id, create_task.kind, create_task.title, create_task.payload,
+            regexp_replace(btrim(create_task.cron, E' \t\r\n'), '\s+', ' ', 'g'), create_task.instant, create_task.timezone, job);
+    perform sumaclock.request_run(job, 'request');
+    return task;
+end $$;
+
+ALTER FUNCTION sumaclock.create_task(organization_id text, user_id text, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.create_task(organization_id text, user_id text, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) IS 'Creates a task and returns its id; a worker places it right after the commit. Give cron (five fields, local time of timezone) or instant. An instant of the last hour runs at once. Refused at once: a missing owner, no plain kind, an unknown zone, not five fields, both or neither of cron and instant, an older instant. Whatever else is wrong with a cron makes the task failed, with the reason, as soon as a worker sees it.';
+
+CREATE FUNCTION sumaclock.delete_task(task_id uuid) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task sumaclock.ai_tasks := sumaclock.hold_task(task_id);
+begin
+    update sumaclock.ai_tasks t
+    set deleted_at = now(), next_run_at = null, upcoming = '[]', updated_at = now()
+    where t.id = task.id;
+    perform sumaclock.request_run(task.cron_job_id, 'request');
+end $$;
+
+ALTER FUNCTION sumaclock.delete_task(task_id uuid) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.delete_task(task_id uuid) IS 'Ends a task for good from the commit on. Its rows stay as history; a worker removes its clock job.';
+
+CREATE TABLE sumaclock.ai_tasks (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    organization_id text NOT NULL,
+    user_id text NOT NULL,
+    kind text NOT NULL,
+    title text DEFAULT ''::text NOT NULL,
+    payload jsonb DEFAULT '{}'::jsonb NOT NULL,
+    cron text,
+    instant timestamp with time zone,
+    timezone text DEFAULT 'Europe/Madrid'::text NOT NULL,
+    status sumaclock.task_status DEFAULT 'active'::sumaclock.task_status NOT NULL,
+    status_reason text,
+    next_run_at timestamp with time zone,
+    last_scheduled_for timestamp with time zone,
+    upcoming jsonb DEFAULT '[]'::jsonb NOT NULL,
+    zone_data text,
+    cron_job_id uuid NOT NULL,
+    deleted_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT ai_tasks_cron_check CHECK (((length(cron) >= 9) AND (length(cron) <= 255))),
+    CONSTRAINT ai_tasks_instant_check CHECK (((instant >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (instant < '9999-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT ai_tasks_kind_check CHECK ((kind ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
+    CONSTRAINT ai_tasks_next_run_at_check CHECK (((next_run_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (next_run_at < '9999-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT ai_tasks_organization_id_check CHECK (((length(organization_id) >= 1) AND (length(organization_id) <= 200))),
+    CONSTRAINT ai_tasks_timezone_check CHECK (((length(timezone) >= 1) AND (length(timezone) <= 64))),
+    CONSTRAINT ai_tasks_title_check CHECK ((length(title) <= 500)),
+    CONSTRAINT ai_tasks_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 200))),
+    CONSTRAINT cron_or_instant CHECK ((num_nonnulls(cron, instant) = 1)),
+    CONSTRAINT failed_has_reason CHECK (((status <> 'failed'::sumaclock.task_status) OR (status_reason IS NOT NULL))),
+    CONSTRAINT instant_is_a_minute CHECK ((mod(EXTRACT(epoch FROM instant), (60)::numeric) = (0)::numeric)),
+    CONSTRAINT next_run_is_a_minute CHECK ((mod(EXTRACT(epoch FROM next_run_at), (60)::numeric) = (0)::numeric)),
+    CONSTRAINT only_active_has_next CHECK (((next_run_at IS NULL) OR ((status = 'active'::sumaclock.task_status) AND (deleted_at IS NULL))))
+);
+
+ALTER TABLE sumaclock.ai_tasks OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.ai_tasks IS 'What a person asked for: a kind of work, in local time. Each task has one job of kind ai_task, whose clock job holds its next occurrence.';
+
+COMMENT ON COLUMN sumaclock.ai_tasks.cron IS 'Five fields on the wall clock of timezone; null where the task has one instant.';
+
+COMMENT ON COLUMN sumaclock.ai_tasks.instant IS 'The one minute that the task is meant for; null where it has a cron.';
+
+COMMENT ON COLUMN sumaclock.ai_tasks.status_reason IS 'Why it is paused, done or failed.';
+
+COMMENT ON COLUMN sumaclock.ai_tasks.next_run_at IS 'Its next occurrence (UTC). Null in an active task: a worker is about to place it.';
+
+COMMENT ON COLUMN sumaclock.ai_tasks.last_scheduled_for IS 'Its last occurrence that was executed or skipped.';
+
+COMMENT ON COLUMN sumaclock.ai_tasks.upcoming IS 'Its next ten occurrences when it was placed: at (UTC), local (with offset), change (what a clock change does to it).';
+
+COMMENT ON COLUMN sumaclock.ai_tasks.zone_data IS 'The version of the zone data that it was placed by; null before the first time.';
+
+COMMENT ON COLUMN sumaclock.ai_tasks.deleted_at IS 'A deleted task fires no more and stays as history.';
+
+CREATE FUNCTION sumaclock.hold_task(task_id uuid) RETURNS sumaclock.ai_tasks
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task sumaclock.ai_tasks;
+begin
+    select * into task from sumaclock.ai_tasks t where t.id = hold_task.task_id for update;
+    if task.id is null or task.deleted_at is not null then
+        raise exception 'There is no task %.', coalesce(task_id::text, 'null')
+            using errcode = 'no_data_found',
+                  hint = coalesce('It was deleted at ' || task.deleted_at || '.', 'See sumaclock.ai_tasks for those that exist.');
+    end if;
+    return task;
+end $$;
+
+ALTER FUNCTION sumaclock.hold_task(task_id uuid) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.hold_task(task_id uuid) IS 'The task, locked. Raises no_data_found where there is none or it was deleted.';
 
 CREATE FUNCTION sumaclock.oldest_transaction() RETURNS TABLE(seconds double precision, who text)
     LANGUAGE sql STABLE SECURITY DEFINER
@@ -56,6 +269,240 @@ $$;
 ALTER FUNCTION sumaclock.oldest_transaction() OWNER TO postgres;
 
 COMMENT ON FUNCTION sumaclock.oldest_transaction() IS 'The transaction that holds back vacuum most: its age in seconds, and whose it is.';
+
+CREATE FUNCTION sumaclock.owner_has_access(organization_id text, user_id text) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$ select true $$;
+
+ALTER FUNCTION sumaclock.owner_has_access(organization_id text, user_id text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.owner_has_access(organization_id text, user_id text) IS 'Asked before each task run; anything but true skips it and pauses the task. An app replaces it, as the owner role, by create or replace function with the same arguments.';
+
+CREATE FUNCTION sumaclock.pause_task(task_id uuid, reason text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task sumaclock.ai_tasks := sumaclock.hold_task(task_id);
+begin
+    if task.status not in ('active', 'paused') then
+        raise exception 'Task % is %, so there is nothing to pause.', task_id, task.status
+            using errcode = 'object_not_in_prerequisite_state', hint = 'Only an active task can be paused.';
+    end if;
+    update sumaclock.ai_tasks t
+    set status = 'paused', status_reason = left(reason, 2000), next_run_at = null, upcoming = '[]', updated_at = now()
+    where t.id = task.id;
+    perform sumaclock.request_run(task.cron_job_id, 'request');
+end $$;
+
+ALTER FUNCTION sumaclock.pause_task(task_id uuid, reason text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.pause_task(task_id uuid, reason text) IS 'Stops the task''s firings from the commit on and keeps its history. Pausing a paused task only changes the reason.';
+
+CREATE FUNCTION sumaclock.preview_result(request bigint) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    answer jsonb;
+begin
+    select coalesce(p.result, '{"status": "pending"}') into answer from sumaclock.preview_requests p where p.id = preview_result.request;
+    if answer is null then
+        raise exception 'There is no request for a preview %.', coalesce(request::text, 'null')
+            using errcode = 'no_data_found', hint = 'It is deleted after a day; ask again with request_preview.';
+    end if;
+    return answer;
+end $$;
+
+ALTER FUNCTION sumaclock.preview_result(request bigint) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.preview_result(request bigint) IS 'The answer to request_preview: {"status": "pending"}; or "done" with words and lines (at, local, change); or "failed" with error.';
+
+CREATE FUNCTION sumaclock.preview_task(task_id uuid, count integer DEFAULT 10) RETURNS TABLE(occurrence timestamp with time zone, local_time text, change text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if count is null or count not between 1 and 10 then
+        raise exception 'count must be 1 to 10, not %.', coalesce(count::text, 'null')
+            using errcode = 'invalid_parameter_value', hint = 'request_preview tells up to 100.';
+    end if;
+    if not exists (select from sumaclock.ai_tasks t where t.id = preview_task.task_id and t.deleted_at is null) then
+        raise exception 'There is no task %.', coalesce(task_id::text, 'null')
+            using errcode = 'no_data_found', hint = 'See sumaclock.ai_tasks for those that exist.';
+    end if;
+    return query
+    select (u.line ->> 'at')::timestamptz, u.line ->> 'local', u.line ->> 'change'
+    from sumaclock.ai_tasks t
+    cross join lateral jsonb_array_elements(t.upcoming) with ordinality as u (line, nr)
+    where t.id = preview_task.task_id
+    order by u.nr
+    limit preview_task.count;
+end $$;
+
+ALTER FUNCTION sumaclock.preview_task(task_id uuid, count integer) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.preview_task(task_id uuid, count integer) IS 'The task''s next occurrences as they were when it was placed last: in UTC, in local time with its offset, and what a clock change does to them. No rows while a worker has not placed it, and for a task that does not fire.';
+
+CREATE FUNCTION sumaclock.request_preview(cron text DEFAULT NULL::text, instant timestamp with time zone DEFAULT NULL::timestamp with time zone, timezone text DEFAULT 'Europe/Madrid'::text, count integer DEFAULT 10, language text DEFAULT 'en'::text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    job constant uuid := '5c5e0000-0000-4000-8000-000000000001';
+    request bigint;
+begin
+    perform sumaclock.check_schedule(cron, instant, timezone);
+    if count is null or count not between 1 and 100 then
+        raise exception 'count must be 1 to 100, not %.', coalesce(count::text, 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Ask again later for what comes after.';
+    end if;
+    if language is null or language !~ '^[a-z]{2}$' then
+        raise exception 'language % is no code of two letters.', coalesce(quote_literal(left(language, 20)), 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Give ''en'' or ''es''.';
+    end if;
+    insert into sumaclock.preview_requests (cron, instant, timezone, count, language)
+    values (request_preview.cron, request_preview.instant, request_preview.timezone, request_preview.count, request_preview.language)
+    returning id into request;
+    -- One job for all requests, which has no clock job.
+    insert into sumaclock.cron_jobs (id, kind, organization_id, user_id, schedule, enabled)
+    values (job, 'preview_schedules', 'sumaclock', 'sumaclock', '0 0 1 1 *', false)
+    on conflict do nothing;
+    perform sumaclock.request_run(job, 'request');
+    return request;
+end $_$;
+
+ALTER FUNCTION sumaclock.request_preview(cron text, instant timestamp with time zone, timezone text, count integer, language text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.request_preview(cron text, instant timestamp with time zone, timezone text, count integer, language text) IS 'Asks a worker for the next occurrences of a schedule that is no task yet. Returns the number to read the answer by, with preview_result, within a second after the commit and for a day.';
+
+CREATE FUNCTION sumaclock.request_run(job_id uuid, trigger sumaclock.run_trigger) RETURNS bigint
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select pg_notify('cron_runs', '');
+    insert into sumaclock.cron_runs (job_id, trigger, scheduled_at) values (job_id, trigger, now()) returning id;
+$$;
+
+ALTER FUNCTION sumaclock.request_run(job_id uuid, trigger sumaclock.run_trigger) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.request_run(job_id uuid, trigger sumaclock.run_trigger) IS 'Writes one run of a job for a worker to claim at the commit, and wakes the workers. Returns its id.';
+
+CREATE FUNCTION sumaclock.resume_task(task_id uuid) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task sumaclock.ai_tasks := sumaclock.hold_task(task_id);
+begin
+    if task.status = 'done' then
+        raise exception 'Task % is done, so there is nothing to resume.', task_id
+            using errcode = 'object_not_in_prerequisite_state', hint = 'Give it a new schedule with update_task, or run it once with run_task_now.';
+    end if;
+    if task.status <> 'active' and task.instant < now() then
+        raise exception 'The instant of task %, %, has passed meanwhile.', task_id, task.instant
+            using errcode = 'object_not_in_prerequisite_state', hint = 'Give it another with update_task first, or run it once with run_task_now.';
+    end if;
+    update sumaclock.ai_tasks t
+    set status = 'active', status_reason = null, updated_at = now(),
+        next_run_at = case when t.status = 'active' then t.next_run_at end
+    where t.id = task.id;
+    perform sumaclock.request_run(task.cron_job_id, 'request');
+end $$;
+
+ALTER FUNCTION sumaclock.resume_task(task_id uuid) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.resume_task(task_id uuid) IS 'Lets a paused or failed task fire again, computed from now: what it missed stays missed. Resuming an active task places its clock job again.';
+
+CREATE FUNCTION sumaclock.run_task_now(task_id uuid) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    return sumaclock.request_run((sumaclock.hold_task(task_id)).cron_job_id, 'manual');
+end $$;
+
+ALTER FUNCTION sumaclock.run_task_now(task_id uuid) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.run_task_now(task_id uuid) IS 'Runs the task once, right after the commit and whatever its status, without moving its schedule. Returns the id of the run in cron_runs.';
+
+CREATE FUNCTION sumaclock.update_task(task_id uuid, kind text DEFAULT NULL::text, title text DEFAULT NULL::text, payload jsonb DEFAULT NULL::jsonb, cron text DEFAULT NULL::text, instant timestamp with time zone DEFAULT NULL::timestamp with time zone, timezone text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    task sumaclock.ai_tasks := sumaclock.hold_task(task_id);
+    renewed constant boolean := num_nonnulls(cron, instant) > 0;
+    moved constant boolean := renewed or timezone is not null;
+    revived constant boolean := (task.status = 'done' and renewed) or (task.status = 'failed' and moved);
+begin
+    perform sumaclock.check_task(task.organization_id, task.user_id, coalesce(update_task.kind, task.kind),
+                                 coalesce(update_task.title, task.title), coalesce(update_task.payload, task.payload));
+    if renewed then
+        perform sumaclock.check_schedule(cron, instant, coalesce(update_task.timezone, task.timezone));
+    elsif moved then
+        -- The instant stays as it is, whether it has passed or not.
+        perform sumaclock.check_schedule(coalesce(task.cron, '* * * * *'), null, timezone);
+    end if;
+    update sumaclock.ai_tasks t
+    set kind = coalesce(update_task.kind, t.kind),
+        title = coalesce(update_task.title, t.title),
+        payload = coalesce(update_task.payload, t.payload),
+        cron = case when renewed then regexp_replace(btrim(update_task.cron, E' \t\r\n'), '\s+', ' ', 'g') else t.cron end,
+        instant = case when renewed then update_task.instant else t.instant end,
+        timezone = coalesce(update_task.timezone, t.timezone),
+        -- What is over begins anew with a new schedule; what somebody paused stays paused.
+        status = case when revived then 'active' else t.status end,
+        status_reason = case when revived then null else t.status_reason end,
+        next_run_at = case when moved then null else t.next_run_at end,
+        zone_data = case when moved then null else t.zone_data end,
+        upcoming = case when moved then '[]' else t.upcoming end,
+        updated_at = now()
+    where t.id = task.id;
+    if moved then
+        perform sumaclock.request_run(task.cron_job_id, 'request');
+    end if;
+end $$;
+
+ALTER FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) IS 'Changes what is given and leaves the rest. A new cron or instant takes the place of the old one, is computed from now, and never fires an occurrence of the old one; it revives a task that is done or failed (a new timezone alone, one that is failed). Refuses what create_task refuses.';
+
+CREATE TABLE sumaclock.ai_task_runs (
+    id bigint NOT NULL,
+    task_id uuid NOT NULL,
+    scheduled_for timestamp with time zone NOT NULL,
+    trigger sumaclock.task_run_trigger NOT NULL,
+    status sumaclock.task_run_status NOT NULL,
+    result jsonb,
+    error text,
+    cron_run_id bigint NOT NULL,
+    idempotency_key text NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone NOT NULL,
+    CONSTRAINT ends_after_start CHECK ((finished_at >= started_at)),
+    CONSTRAINT error_or_done CHECK (((status = 'done'::sumaclock.task_run_status) = (error IS NULL)))
+);
+
+ALTER TABLE sumaclock.ai_task_runs OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.ai_task_runs IS 'The task runs: one row an occurrence, written in the transaction that did its work.';
+
+COMMENT ON COLUMN sumaclock.ai_task_runs.scheduled_for IS 'The minute (UTC) that it was meant for; for a manual one, the moment when it was asked for.';
+
+COMMENT ON COLUMN sumaclock.ai_task_runs.error IS 'Why it failed or was skipped.';
+
+COMMENT ON COLUMN sumaclock.ai_task_runs.cron_run_id IS 'The run that executed it. No foreign key: runs are pruned earlier.';
+
+ALTER TABLE sumaclock.ai_task_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sumaclock.ai_task_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE sumaclock.cron_jobs (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -141,6 +588,31 @@ ALTER TABLE sumaclock.migrations OWNER TO sumaclock_owner;
 
 COMMENT ON TABLE sumaclock.migrations IS 'Which files of sql/migrations this database has got, with their SHA-256.';
 
+CREATE TABLE sumaclock.preview_requests (
+    id bigint NOT NULL,
+    cron text,
+    instant timestamp with time zone,
+    timezone text NOT NULL,
+    count integer NOT NULL,
+    language text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    result jsonb,
+    CONSTRAINT preview_requests_count_check CHECK (((count >= 1) AND (count <= 100)))
+);
+
+ALTER TABLE sumaclock.preview_requests OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.preview_requests IS 'Previews of schedules that are no task yet. A worker answers them and deletes them after a day.';
+
+ALTER TABLE sumaclock.preview_requests ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sumaclock.preview_requests_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE VIEW sumaclock.worker_sessions AS
  SELECT (l.objid)::bigint AS worker_id,
     l.pid
@@ -181,6 +653,18 @@ ALTER TABLE sumaclock.workers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+ALTER TABLE ONLY sumaclock.ai_task_runs
+    ADD CONSTRAINT ai_task_runs_idempotency_key_key UNIQUE (idempotency_key);
+
+ALTER TABLE ONLY sumaclock.ai_task_runs
+    ADD CONSTRAINT ai_task_runs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY sumaclock.ai_tasks
+    ADD CONSTRAINT ai_tasks_cron_job_id_key UNIQUE (cron_job_id);
+
+ALTER TABLE ONLY sumaclock.ai_tasks
+    ADD CONSTRAINT ai_tasks_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY sumaclock.cron_jobs
     ADD CONSTRAINT cron_jobs_pkey PRIMARY KEY (id);
 
@@ -190,8 +674,20 @@ ALTER TABLE ONLY sumaclock.cron_runs
 ALTER TABLE ONLY sumaclock.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (number);
 
+ALTER TABLE ONLY sumaclock.ai_task_runs
+    ADD CONSTRAINT once_an_occurrence UNIQUE (task_id, scheduled_for);
+
+ALTER TABLE ONLY sumaclock.preview_requests
+    ADD CONSTRAINT preview_requests_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY sumaclock.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
+
+CREATE INDEX ai_task_runs_finished ON sumaclock.ai_task_runs USING brin (finished_at) WITH (pages_per_range='32');
+
+CREATE INDEX ai_tasks_next ON sumaclock.ai_tasks USING btree (next_run_at) WHERE (status = 'active'::sumaclock.task_status);
+
+CREATE INDEX ai_tasks_owner ON sumaclock.ai_tasks USING btree (organization_id, user_id);
 
 CREATE INDEX cron_jobs_owner ON sumaclock.cron_jobs USING btree (organization_id, user_id);
 
@@ -203,26 +699,82 @@ CREATE INDEX cron_runs_pending ON sumaclock.cron_runs USING btree (due_at, id) W
 
 CREATE INDEX cron_runs_scheduled ON sumaclock.cron_runs USING brin (scheduled_at) WITH (pages_per_range='32');
 
+CREATE INDEX preview_requests_open ON sumaclock.preview_requests USING btree (id) WHERE (result IS NULL);
+
 CREATE INDEX workers_open ON sumaclock.workers USING btree (id) WHERE (stopped_at IS NULL);
+
+ALTER TABLE ONLY sumaclock.ai_task_runs
+    ADD CONSTRAINT ai_task_runs_task_id_fkey FOREIGN KEY (task_id) REFERENCES sumaclock.ai_tasks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY sumaclock.ai_tasks
+    ADD CONSTRAINT ai_tasks_cron_job_id_fkey FOREIGN KEY (cron_job_id) REFERENCES sumaclock.cron_jobs(id);
 
 ALTER TABLE ONLY sumaclock.cron_runs
     ADD CONSTRAINT cron_runs_job_id_fkey FOREIGN KEY (job_id) REFERENCES sumaclock.cron_jobs(id) ON DELETE CASCADE;
 
 GRANT USAGE ON SCHEMA sumaclock TO sumaclock_app;
 
+REVOKE ALL ON FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) TO sumaclock_app;
+
 REVOKE ALL ON FUNCTION sumaclock.clock_settings() FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.clock_settings() TO sumaclock_owner;
 GRANT ALL ON FUNCTION sumaclock.clock_settings() TO sumaclock_app;
 
+REVOKE ALL ON FUNCTION sumaclock.create_task(organization_id text, user_id text, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.create_task(organization_id text, user_id text, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.delete_task(task_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.delete_task(task_id uuid) TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.ai_tasks TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.hold_task(task_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.hold_task(task_id uuid) TO sumaclock_app;
+
 REVOKE ALL ON FUNCTION sumaclock.oldest_transaction() FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.oldest_transaction() TO sumaclock_owner;
 GRANT ALL ON FUNCTION sumaclock.oldest_transaction() TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.owner_has_access(organization_id text, user_id text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.owner_has_access(organization_id text, user_id text) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.pause_task(task_id uuid, reason text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.pause_task(task_id uuid, reason text) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.preview_result(request bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.preview_result(request bigint) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.preview_task(task_id uuid, count integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.preview_task(task_id uuid, count integer) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.request_preview(cron text, instant timestamp with time zone, timezone text, count integer, language text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.request_preview(cron text, instant timestamp with time zone, timezone text, count integer, language text) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.request_run(job_id uuid, trigger sumaclock.run_trigger) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.request_run(job_id uuid, trigger sumaclock.run_trigger) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.resume_task(task_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.resume_task(task_id uuid) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.run_task_now(task_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.run_task_now(task_id uuid) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.ai_task_runs TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_jobs TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_runs TO sumaclock_app;
 
 GRANT SELECT ON TABLE sumaclock.migrations TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.preview_requests TO sumaclock_app;
 
 GRANT SELECT ON TABLE sumaclock.worker_sessions TO sumaclock_app;
 

@@ -35,8 +35,13 @@ def connect(url: str, application_name: str, *, connect_timeout: int = 10) -> Co
     return conn
 
 
-def make_pool(url: str, application_name: str, most: int) -> ConnectionPool[Connection]:
-    """A pool of up to `most` such connections, made when they are asked for, each tried before it is lent."""
+def make_pool(url: str, application_name: str, most: int, preparation: str) -> ConnectionPool[Connection]:
+    """A pool of up to `most` such connections, made when they are asked for, each prepared by the query that
+    `preparation` names and tried before it is lent."""
+
+    def prepare(conn: Connection) -> None:
+        _use_utc(conn)
+        conn.execute(query(preparation))
 
     def tried(conn: Connection) -> None:
         ConnectionPool.check_connection(conn)
@@ -47,7 +52,7 @@ def make_pool(url: str, application_name: str, most: int) -> ConnectionPool[Conn
         min_size=0,
         max_size=most,
         timeout=10,
-        configure=_use_utc,
+        configure=prepare,
         check=tried,
         open=True,
         name=application_name,

@@ -10,8 +10,8 @@ from sumaclock_dagster.defs.resources import Sumaclock
 from sumaclock_dagster.defs.schedules import prune_job, prune_schedule
 from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
 from sumaclock_dagster.defs.work import work
-from sumaclock_dagster.demo import own_handlers
 from sumaclock_dagster.handlers import load_handlers
+from sumaclock_dagster.own_handlers import own_handlers
 from sumaclock_dagster.settings import Settings
 
 
@@ -26,8 +26,8 @@ def build(settings: Settings) -> dg.Definitions:
     """Load the handlers that `settings` names, and put everything together."""
     sumaclock = Sumaclock(
         settings=settings,
-        handlers=load_handlers(settings.handlers, own_handlers()),
-        code_version=code_version(settings.handlers),
+        handlers=load_handlers(settings.handlers, own_handlers(settings)),
+        code_version=code_version(settings.loaded_code),
     )
     return dg.Definitions(
         assets=[cron_runs, run_failures],

@@ -1,4 +1,4 @@
-"""The handlers that come with sumaclock: a demo for trying things out."""
+"""The kind `demo`, for trying things out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ from typing import Any
 
 from sumaclock_dagster.handlers import HandlerRun, Handlers
 from sumaclock_dagster.model import RetryLater
-
-
-def own_handlers() -> Handlers:
-    """A new registry of all handlers that this package brings; yours are added by `SUMACLOCK_HANDLERS`."""
-    return demo_handlers()
 
 
 def demo_handlers() -> Handlers:

@@ -54,6 +54,11 @@ class Settings(BaseSettings):
     no_handler_message: str = Field("No handler for kind '{kind}'", description="Error of a run without handler.")
 
     @property
+    def loaded_code(self) -> str:
+        """Every "package.module:attribute" that the settings name, separated by commas."""
+        return ",".join(filter(None, (self.handlers, self.task_kinds, self.access_check)))
+
+    @property
     def app_url(self) -> str:
         """Where the app database is. Raises SumaclockError when neither the environment nor a private cluster says."""
         return self._url("database_url")

@@ -48,6 +48,7 @@ def test_layers_hold() -> None:
         ("worker/worker.py", "import sumaclock_dagster.prune", "Layers"),
         ("doctor/reach.py", "import sumaclock_dagster.embedded.cluster", "Layers"),
         ("cli/jobs.py", "import sumaclock_dagster.defs.work", "Layers"),
+        ("worker/worker.py", "import sumaclock_dagster.tasks.api", "The worker knows no tasks"),
         ("prune.py", "import dagster", "Only definitions and defs import Dagster"),
         ("newcomer.py", "", "Layers"),
     ],

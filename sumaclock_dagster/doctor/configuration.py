@@ -11,12 +11,12 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sumaclock_dagster.demo import own_handlers
 from sumaclock_dagster.doctor.context import Context
 from sumaclock_dagster.doctor.findings import Finding
 from sumaclock_dagster.doctor.phrases import listed, one_line
 from sumaclock_dagster.handlers import load_handlers
 from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.own_handlers import own_handlers
 from sumaclock_dagster.settings import Settings
 
 PREFIX = "SUMACLOCK_"
@@ -123,20 +123,22 @@ def _current_folder_importable() -> Iterator[None]:
 
 
 def handlers_load(context: Context) -> Finding:
-    spec = context.settings.handlers
+    """Handlers, task kinds and the access check: all of somebody else's code that workers run."""
+    settings = context.settings
     try:
         with _current_folder_importable():
-            loaded = load_handlers(spec, own_handlers())
+            loaded = load_handlers(settings.handlers, own_handlers(settings))
     except SumaclockError as refused:
         return Finding(
             "handlers that do not load",
             f"{one_line(refused).replace('. ', ', ')}.",
-            f"Correct {PREFIX}HANDLERS or the module that it names, and see that the module can be imported from here.",
+            "Correct that setting or the module that it names, and see that the module can be imported from here.",
         )
     except Exception as error:  # noqa: BLE001 - somebody else's module may raise anything when it is imported
         return Finding(
             "handlers that do not load",
-            f"{PREFIX}HANDLERS '{spec}' could not be loaded, because its code raised {type(error).__name__}: "
+            f"What the settings name ('{settings.loaded_code}') could not be loaded, because its code raised "
+            f"{type(error).__name__}: "
             f"{one_line(error).replace('. ', ', ')}.",
             "Correct the module at fault; importing it in a Python shell shows the line.",
         )

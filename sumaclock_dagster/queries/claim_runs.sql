@@ -14,7 +14,7 @@ with picked as materialized (
     returning r.id, r.job_id, r.scheduled_at, r.trigger, r.attempts, r.lost
 )
 select t.id, t.job_id, t.scheduled_at, t.attempts, t.lost, j.kind, j.organization_id, j.user_id, j.payload::text,
-       t.trigger, j.enabled or t.trigger in ('manual', 'request')
+       t.trigger::text, j.enabled or t.trigger in ('manual', 'request')
 from taken t
 join sumaclock.cron_jobs j on j.id = t.job_id
 order by t.id

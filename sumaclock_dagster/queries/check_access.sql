@@ -1,0 +1,1 @@
+select sumaclock.owner_has_access(%(organization)s, %(user)s)

@@ -1,0 +1,1 @@
+select sumaclock.resume_task(task_id => %(task_id)s::uuid)

@@ -1,0 +1,1 @@
+select sumaclock.run_task_now(task_id => %(task_id)s::uuid)

@@ -1,0 +1,150 @@
+"""Executing a task's kind: its effect and the record of it are one transaction."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from sumaclock_dagster.db import Connection
+from sumaclock_dagster.handlers import HandlerRun, Registered
+from sumaclock_dagster.model import Done, Failed, Outcome, Policy, RetryLater, Skip, SumaclockError
+from sumaclock_dagster.storable import clean_text, error_text, result_json, storable_outcome
+from sumaclock_dagster.tasks.kinds import TaskFunction, TaskKinds, TaskRun
+from sumaclock_dagster.tasks.records import TaskTrigger, idempotency_key
+
+OUTCOMES = (Done, Failed, RetryLater, Skip)
+RETRIES_LATER_DEFAULT = 3
+RAISES_DEFAULT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be executed. `payload` is JSON text: whether Python can read it is the task's own concern."""
+
+    task_id: UUID
+    kind: str
+    title: str
+    payload: str
+    organization_id: str
+    user_id: str
+    timezone: str
+    scheduled_for: datetime
+    trigger: TaskTrigger
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """How it ended: status done, failed or skipped; `result` is JSON text; `error` says why it is not done."""
+
+    status: str
+    result: str | None = None
+    error: str | None = None
+
+
+class TryAgain(Exception):
+    """The kind is to be tried again: the whole transaction is to be rolled back."""
+
+    def __init__(self, seconds: float, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = RetryLater(seconds, reason)
+
+
+class TransactionEnded(SumaclockError):
+    """The kind ended the transaction that it was lent, so what it did may have happened without its record."""
+
+
+class _Undo(Exception):
+    """Rolls back to the savepoint: only what is done stays."""
+
+
+def execute(conn: Connection, run: HandlerRun, work: Work, kinds: TaskKinds, result_max_bytes: int) -> Executed:
+    """Execute the kind in a savepoint of the caller's transaction. Raises TryAgain, TransactionEnded, and psycopg.Error
+    for a connection that was lost."""
+    registered = kinds.get(work.kind)
+    if registered is None:
+        return Executed("failed", error=f"No task kind '{work.kind}'; SUMACLOCK_TASK_KINDS names the modules of yours.")
+    try:
+        payload = json.loads(work.payload)
+    except Exception as error:  # noqa: BLE001  (jsonb holds numbers and depths that Python refuses)
+        text = clean_text(str(error), 1000)
+        return Executed("failed", error=f"The payload can't be read: {type(error).__name__}: {text}")
+    outcome, result, raised = _call(conn, registered, _task_run(conn, run, work, payload), result_max_bytes)
+    _check_transaction(conn, work.kind)
+    return _judged(outcome, result, raised, registered.policy, run.attempt)
+
+
+def _call(
+    conn: Connection, registered: Registered[TaskFunction], task_run: TaskRun, result_max_bytes: int
+) -> tuple[Outcome, str | None, bool]:
+    """The outcome, the result's JSON text, and whether the kind raised."""
+    outcome: Outcome = Done()
+    result = None
+    try:
+        with conn.transaction():
+            value = registered.function(task_run)
+            outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
+            if not isinstance(outcome, Done):
+                raise _Undo
+            result = result_json(outcome.result, result_max_bytes)
+    except _Undo:
+        return outcome, None, False
+    except BaseException as error:
+        if conn.closed:
+            raise
+        return Failed(error_text(error)), None, True
+    return outcome, result, False
+
+
+def _check_transaction(conn: Connection, kind: str) -> None:
+    if conn.closed:
+        raise psycopg.OperationalError(f"The connection was lost or closed while task kind '{kind}' was at work.")
+    if conn.info.transaction_status is not TransactionStatus.INTRANS:
+        raise TransactionEnded(
+            f"Task kind '{kind}' ended the transaction of its connection, so what it wrote may stand without this "
+            "record. Take commit and rollback out of it, or let it use a connection of its own."
+        )
+
+
+def _judged(outcome: Outcome, result: str | None, raised: bool, policy: Policy, attempt: int) -> Executed:
+    match outcome:
+        case Done():
+            return Executed("done", result)
+        case Skip(reason):
+            return Executed("skipped", error=reason or "The task kind gave no reason.")
+        case RetryLater(seconds, reason):
+            if attempt < (policy.max_attempts or RETRIES_LATER_DEFAULT):
+                raise TryAgain(seconds, reason)
+            return Executed("failed", error=f"Given up after {attempt} attempts: {reason}")
+        case Failed(error):
+            if raised and attempt < (policy.max_attempts or RAISES_DEFAULT):
+                raise TryAgain(backoff(policy.backoff_seconds, policy.backoff_max_seconds, attempt), error)
+            return Executed("failed", error=error or "The task kind gave no error.")
+
+
+def backoff(first_seconds: float, most_seconds: float, attempt: int) -> float:
+    """The delay after an attempt: doubled with each, up to the longest."""
+    return min(first_seconds * 2.0 ** min(attempt - 1, 60), most_seconds)
+
+
+def _task_run(conn: Connection, run: HandlerRun, work: Work, payload: object) -> TaskRun:
+    return TaskRun(
+        task_id=work.task_id,
+        kind=work.kind,
+        title=work.title,
+        payload=payload,
+        organization_id=work.organization_id,
+        user_id=work.user_id,
+        timezone=work.timezone,
+        scheduled_for=work.scheduled_for,
+        trigger=work.trigger,
+        attempt=run.attempt,
+        idempotency_key=idempotency_key(work.task_id, work.scheduled_for),
+        connection=conn,
+        log=run.log,
+        cancelled=run.cancelled,
+    )

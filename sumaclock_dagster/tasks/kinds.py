@@ -1,0 +1,60 @@
+"""The registry of task kinds: what a task may do when its time has come."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sumaclock_dagster.db import Connection
+from sumaclock_dagster.handlers import Registry, load_registry
+from sumaclock_dagster.tasks.records import TaskTrigger
+
+
+@dataclass(slots=True)
+class TaskRun:
+    """What the function of a task kind is given.
+
+    connection: an app connection inside the transaction that records the task run. What is written through it happens
+        together with that record: once, or not at all. Only an outcome of done keeps it. It must not be committed,
+        rolled back or closed, and the task is locked meanwhile, so slow work belongs elsewhere (a queue, an outbox).
+    idempotency_key: the same for every attempt of this occurrence and for no other.
+    scheduled_for: the minute (UTC) of the occurrence; for a manual run, the moment when it was asked for.
+    attempt: 1 for the first.
+    cancelled: set when nobody waits for this run any more.
+    """
+
+    task_id: UUID
+    kind: str
+    title: str
+    payload: Any
+    organization_id: str
+    user_id: str
+    timezone: str
+    scheduled_for: datetime
+    trigger: TaskTrigger
+    attempt: int
+    idempotency_key: str
+    connection: Connection
+    log: logging.LoggerAdapter[logging.Logger]
+    cancelled: threading.Event
+
+
+TaskFunction = Callable[[TaskRun], Any]
+
+
+class TaskKinds(Registry[TaskFunction]):
+    """Task kinds by name. A function returns a result, or Done, Failed, Skip or RetryLater, as a handler does.
+
+    The policy is a handler's, too: None as max_attempts means that what raises is not tried again. timeout_seconds has
+    no effect, since a transaction can't be left to itself.
+    """
+
+
+def load_task_kinds(spec: str, own: TaskKinds) -> TaskKinds:
+    """A new registry of `own` kinds and those that `spec` names, as `load_handlers` does for handlers."""
+    return load_registry("SUMACLOCK_TASK_KINDS", spec, own)

@@ -1,0 +1,50 @@
+"""Where a task's next firing lies: the only place where a task meets the calendar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sumaclock_dagster.calendar import LocalSchedule, PreviewLine, pg_cron_for, preview
+from sumaclock_dagster.calendar.occurrences import ClockChange
+
+KEPT = 10
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """occurrence: aware, in UTC. upcoming: JSON-able lines, the occurrence's first."""
+
+    occurrence: datetime
+    upcoming: list[dict[str, Any]]
+
+    @property
+    def clock_schedule(self) -> str:
+        return pg_cron_for(self.occurrence)
+
+
+def placement_after(schedule: LocalSchedule, after: datetime) -> Placement | None:
+    """The first occurrence strictly after `after`, or None. Raises SumaclockError for what no longer resolves."""
+    lines = preview(schedule, after, KEPT)
+    return Placement(lines[0].occurrence, preview_json(lines)) if lines else None
+
+
+def placement_of_instant(schedule: LocalSchedule) -> Placement:
+    """The instant itself, passed or not: late is late, not lost (rule 9)."""
+    assert schedule.instant is not None  # noqa: S101  (asked for instants only)
+    lines = preview(schedule, schedule.instant - MINUTE, 1)
+    return Placement(schedule.instant, preview_json(lines))
+
+
+def preview_json(lines: list[PreviewLine]) -> list[dict[str, Any]]:
+    """As `ai_tasks.upcoming` holds them: at (UTC), local (with offset), change (or null)."""
+    return [
+        {
+            "at": f"{line.occurrence.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='minutes')}Z",
+            "local": line.local.isoformat(timespec="minutes"),
+            "change": None if line.change is ClockChange.NONE else line.change.value,
+        }
+        for line in lines
+    ]
