@@ -56,8 +56,22 @@ def effect_kinds() -> TaskKinds:
     return kinds
 
 
+def check_access(conn: Connection, organization_id: str, user_id: str) -> Any:
+    """An access check by SUMACLOCK_ACCESS_CHECK: the organisation's name says what it answers."""
+    match organization_id:
+        case "expelled":
+            return "Expelled on Tuesday."
+        case "refused":
+            return False
+        case "unsaid":
+            return None
+        case "unsure":
+            raise RuntimeError("the directory is away")
+    return user_id != "nobody"
+
+
 def make_task_effects(superuser: Connection) -> None:
-    """The table of the effects, and what queues a request to core-api beside it."""
+    """The table of the effects."""
     superuser.execute(
         "create table public.task_effects (id bigint generated always as identity, key text, task_id uuid,"
         " scheduled_for timestamptz, trigger text, attempt int, said text, at timestamptz default clock_timestamp());"
