@@ -18,6 +18,10 @@ from sumaclock_dagster.tasks.kinds import TaskFunction, TaskKinds, TaskRun
 from sumaclock_dagster.tasks.records import TaskTrigger, idempotency_key
 
 OUTCOMES = (Done, Failed, RetryLater, Skip)
+SWALLOWED = (
+    "A statement failed on the connection of the task run and the task kind went on, so nothing of it can be kept. Let "
+    "the error rise, or execute the statement in a savepoint: `with run.connection.transaction():`."
+)
 RETRIES_LATER_DEFAULT = 3
 RAISES_DEFAULT = 1
 
@@ -87,6 +91,8 @@ def _call(
     try:
         with conn.transaction():
             value = registered.function(task_run)
+            if conn.info.transaction_status is TransactionStatus.INERROR:
+                raise SumaclockError(SWALLOWED)
             outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
             if not isinstance(outcome, Done):
                 raise _Undo
