@@ -403,6 +403,7 @@ def test_an_outcome_that_came_after_the_run_was_given_up_is_not_reported_as_writ
         assert workers.release_silent(app, settings).failed == 1
         go.set()
         report = until(worker.take_report)
+    assert report is not None
     assert report.counts == {("long", "claim lost"): 1}
     assert f"run {run_id}: its claim (attempt 1) was lost" in caplog.text
     assert runs.get_run(app, run_id).status is RunStatus.FAILED
