@@ -159,11 +159,11 @@ def test_without_the_right_it_names_the_packages(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(system.Refused) as refused:
-        system.install_system_packages(["postgresql"], optional=True)
+        system.install_system_packages(["postgresql"], ["chromium"])
     assert "apt-get install --no-install-recommends postgresql-17 postgresql-17-cron" in str(refused.value)
     # A missing browser alone stops nothing.
-    system.install_system_packages([], optional=True)
-    assert "browser tests will be skipped" in capsys.readouterr().err
+    system.install_system_packages([], ["chromium"])
+    assert "not to be installed: chromium. The tests that want them will be skipped." in capsys.readouterr().err
 
 
 def test_with_sudo_it_installs_without_a_main_cluster(
@@ -183,7 +183,7 @@ def test_with_sudo_it_installs_without_a_main_cluster(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(system, "CREATECLUSTER", folder)
     monkeypatch.setenv("APT_RC", "0")
-    system.install_system_packages(["postgresql"], optional=False)
+    system.install_system_packages(["postgresql"], [])
     assert notes.read_text().splitlines() == [
         "update",
         "install -y --no-install-recommends postgresql-17 postgresql-17-cron",
@@ -193,11 +193,37 @@ def test_with_sudo_it_installs_without_a_main_cluster(
 
     monkeypatch.setenv("APT_RC", "100")
     with pytest.raises(system.Refused, match="apt-get failed"):
-        system.install_system_packages(["postgresql"], optional=False)
+        system.install_system_packages(["postgresql"], [])
     assert list(folder.iterdir()) == []
+
+
+def test_a_service_that_tests_bring_is_not_started(
+    system: ModuleType, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, notes = tmp_path / "policy-rc.d", tmp_path / "notes"
+    for name in ("sh", "env", "chmod", "rm", "grep"):
+        (tools / name).symlink_to(str(shutil.which(name, path="/usr/bin:/bin")))
+    ask = f"{policy} pgbouncer start; echo $? >> {notes}; {policy} postgresql start; echo $? >> {notes}"
+    tool(tools, "apt-get", f'[ "$1" = update ] || {{ echo "$@" >> {notes}; {ask}; }}')
+    tool(tools, "update-rc.d", f'echo "$@" >> {notes}')
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(system, "POLICY", policy)
+    system.install_system_packages([], ["pgbouncer"])
+    assert notes.read_text().splitlines() == [
+        "install -y --no-install-recommends pgbouncer",
+        "101",
+        "0",
+        "pgbouncer disable",
+    ]
+    assert not policy.exists()
+
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    system.install_system_packages([], ["pgbouncer"])
+    assert policy.read_text() == "#!/bin/sh\nexit 101\n"
 
 
 def test_on_macos_it_names_the_formulae(system: ModuleType, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system.platform, "system", lambda: "Darwin")
     with pytest.raises(system.Refused, match=r"brew install postgresql@17 pg_cron"):
-        system.install_system_packages(["postgresql"], optional=False)
+        system.install_system_packages(["postgresql"], [])

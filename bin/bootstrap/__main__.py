@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from console import Refused, say
 from environment import ROOT, RUNTIME_LOCK, TEST_LOCK, install_python_packages, make_venv
-from system import install_system_packages, missing_browser, missing_packages
+from system import install_system_packages, missing_packages, wanted_by_tests
 
 
 def main(arguments: list[str]) -> int:
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     lock = TEST_LOCK if for_tests else RUNTIME_LOCK
     try:
         with one_at_a_time():
-            install_system_packages(missing_packages(for_tests), optional=missing_browser(for_tests))
+            install_system_packages(missing_packages(for_tests), wanted_by_tests() if for_tests else [])
             make_venv()
             install_python_packages(lock)
     except Refused as refusal:

@@ -1,4 +1,4 @@
-"""What the machine itself must have: Python's venv module, PostgreSQL with pg_cron and, for tests, Chromium."""
+"""What the machine itself must have: Python's venv module, PostgreSQL with pg_cron, and what some tests want."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from pathlib import Path
 from console import Refused, run, run_quiet, say
 from environment import ROOT, venv_works
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+# Debian packages that some tests want, and the programs that show that they are here. The tests skip without them.
+WANTED_BY_TESTS = {
+    "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    "openssl": ("openssl",),
+    "pgbouncer": ("pgbouncer", "/usr/sbin/pgbouncer"),
+}
 CREATECLUSTER = Path("/etc/postgresql-common/createcluster.d")
+POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def missing_packages(for_tests: bool) -> list[str]:
@@ -30,8 +36,9 @@ def missing_packages(for_tests: bool) -> list[str]:
     return missing
 
 
-def missing_browser(for_tests: bool) -> bool:
-    return for_tests and not any(shutil.which(name) for name in CHROMIUM)
+def wanted_by_tests() -> list[str]:
+    """Debian packages that some tests want and that are not here."""
+    return [name for name, programs in WANTED_BY_TESTS.items() if not any(map(shutil.which, programs))]
 
 
 def postgresql_found() -> bool:
@@ -50,8 +57,8 @@ def postgresql_found() -> bool:
     return True
 
 
-def install_system_packages(missing: list[str], optional: bool) -> None:
-    """Install with apt what is `missing`, and Chromium where `optional` says that the browser tests want it.
+def install_system_packages(missing: list[str], optional: list[str]) -> None:
+    """Install with apt what is `missing`, and the `optional` packages where that is possible.
 
     Raises Refused with the exact packages where there is no apt or no right to use it.
     """
@@ -60,19 +67,13 @@ def install_system_packages(missing: list[str], optional: bool) -> None:
     if not shutil.which("apt-get"):
         if missing:
             raise Refused(remedy_without_apt(missing))
-        say(NO_BROWSER)
+        say(without(optional))
         return
     become_root = root_prefix()
     if become_root is None:
         if missing:
-            listed = " ".join(debian_packages(missing))
-            raise Refused(
-                f"These packages are missing, and you may not install packages here: {listed}\n"
-                f"Ask an administrator for: apt-get install --no-install-recommends {listed}\n"
-                "With postgresql-common's default settings this also creates and starts a system cluster 'main', "
-                "which sumaclock does not need."
-            )
-        say(NO_BROWSER)
+            raise Refused(remedy_without_rights(missing))
+        say(without(optional))
         return
     run("Updating the list of packages", [*become_root, "apt-get", "update"], advice=APT_ADVICE)
     if missing:
@@ -81,13 +82,17 @@ def install_system_packages(missing: list[str], optional: bool) -> None:
             apt_install(become_root, names)
     if optional:
         try:
-            apt_install(become_root, ["chromium"])
+            with no_pgbouncer_service(become_root, "pgbouncer" in optional):
+                apt_install(become_root, optional)
         except Refused as refusal:
-            say(f"{NO_BROWSER}\n{refusal}")
+            say(f"{without(optional)}\n{refusal}")
 
 
-NO_BROWSER = "Chromium is not here and cannot be installed, so the browser tests will be skipped."
 APT_ADVICE = "apt-get failed. Is the network there, and is no other package manager running?"
+
+
+def without(optional: list[str]) -> str:
+    return f"Not here, and not to be installed: {', '.join(optional)}. The tests that want them will be skipped."
 
 
 def root_prefix() -> list[str] | None:
@@ -135,6 +140,19 @@ def newest_with_cron() -> int:
 DEFAULT_POSTGRESQL = {"bookworm": 15, "trixie": 17, "noble": 16}
 
 
+def remedy_without_rights(missing: list[str]) -> str:
+    names = " ".join(debian_packages(missing))
+    main = (
+        "\nWith postgresql-common's default settings this also creates and starts a system cluster 'main', which "
+        "sumaclock does not need."
+    )
+    return (
+        f"These packages are missing, and you may not install packages here: {names}\n"
+        f"Ask an administrator for: apt-get install --no-install-recommends {names}"
+        + (main if "postgresql" in missing else "")
+    )
+
+
 def remedy_without_apt(missing: list[str]) -> str:
     if platform.system() == "Darwin":
         formulae = {"venv": "python@3.13", "postgresql": "postgresql@17 pg_cron"}
@@ -163,6 +181,29 @@ def no_main_cluster(become_root: list[str], wanted: bool) -> Iterator[None]:
         yield
     finally:
         run_quiet([*become_root, "rm", "-f", str(ours)])
+
+
+@contextmanager
+def no_pgbouncer_service(become_root: list[str], wanted: bool) -> Iterator[None]:
+    """Keep Debian's package from starting PgBouncer, now or with the machine: the tests start their own.
+
+    policy-rc.d is how Debian lets a machine forbid that. Ours is there for a moment only, says no for this one service,
+    and leaves an administrator's alone.
+    """
+    if not wanted:
+        yield
+        return
+    script = (
+        '[ -e "$1" ] || { printf "%s\\n" "#!/bin/sh" "# sumaclock" \'[ "$1" != pgbouncer ] || exit 101\' > "$1"; '
+        'chmod 755 "$1"; }'
+    )
+    run_quiet([*become_root, "sh", "-c", script, "sh", str(POLICY)])
+    try:
+        yield
+    finally:
+        run_quiet([*become_root, "sh", "-c", 'if grep -qs "^# sumaclock$" "$1"; then rm "$1"; fi', "sh", str(POLICY)])
+    with suppress(Refused):
+        run_quiet([*become_root, "update-rc.d", "pgbouncer", "disable"])
 
 
 def apt_install(become_root: list[str], names: list[str]) -> None:
