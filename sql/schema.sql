@@ -5,6 +5,15 @@ CREATE SCHEMA sumaclock;
 
 ALTER SCHEMA sumaclock OWNER TO sumaclock_owner;
 
+CREATE TYPE sumaclock.core_api_status AS ENUM (
+    'pending',
+    'sending',
+    'done',
+    'failed'
+);
+
+ALTER TYPE sumaclock.core_api_status OWNER TO sumaclock_owner;
+
 CREATE TYPE sumaclock.run_status AS ENUM (
     'pending',
     'running',
@@ -48,6 +57,27 @@ CREATE TYPE sumaclock.task_status AS ENUM (
 );
 
 ALTER TYPE sumaclock.task_status OWNER TO sumaclock_owner;
+
+CREATE FUNCTION sumaclock.ask_for_delivery(due timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    run_id bigint;
+begin
+    insert into sumaclock.cron_jobs (id, kind, organization_id, user_id, schedule, enabled)
+    values ('a3fbeb71-424d-5b9e-8a81-0ecde17f25f7', 'deliver_core_api', 'sumaclock', 'sumaclock', '0 0 1 1 *', false)
+    on conflict (id) do nothing;
+    insert into sumaclock.cron_runs (job_id, trigger, scheduled_at, due_at)
+    values ('a3fbeb71-424d-5b9e-8a81-0ecde17f25f7', 'request', due, due)
+    returning id into run_id;
+    notify cron_runs;
+    return run_id;
+end $$;
+
+ALTER FUNCTION sumaclock.ask_for_delivery(due timestamp with time zone) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.ask_for_delivery(due timestamp with time zone) IS 'Writes a delivery run for that time and returns its id.';
 
 CREATE FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) RETURNS void
     LANGUAGE plpgsql STABLE
@@ -128,6 +158,43 @@ CREATE FUNCTION sumaclock.clock_settings() RETURNS TABLE(name text, value text)
 ALTER FUNCTION sumaclock.clock_settings() OWNER TO postgres;
 
 COMMENT ON FUNCTION sumaclock.clock_settings() IS 'The settings of pg_cron, for roles that may not see all settings.';
+
+CREATE FUNCTION sumaclock.core_api_job_is_due() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    wanted timestamptz := greatest(new.next_attempt_at, clock_timestamp());
+    run_id bigint;
+begin
+    perform from sumaclock.cron_runs r
+    where r.claimed_by is null and r.job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7' and r.due_at <= wanted
+    order by r.due_at
+    limit 1
+    for key share skip locked;
+    if found then
+        return null;
+    end if;
+    select r.id into run_id
+    from sumaclock.cron_runs r
+    where r.claimed_by is null and r.job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'
+    order by r.due_at
+    limit 1
+    for no key update skip locked;
+    if found then
+        update sumaclock.cron_runs r
+        set due_at = least(r.due_at, wanted), scheduled_at = least(r.scheduled_at, wanted)
+        where r.id = run_id;
+        notify cron_runs;
+    else
+        perform sumaclock.ask_for_delivery(wanted);
+    end if;
+    return null;
+end $$;
+
+ALTER FUNCTION sumaclock.core_api_job_is_due() OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.core_api_job_is_due() IS 'Sees to it that a delivery run comes for a new core-api job, or for one that people revive.';
 
 CREATE FUNCTION sumaclock.create_task(organization_id text, user_id text, kind text, title text DEFAULT ''::text, payload jsonb DEFAULT '{}'::jsonb, cron text DEFAULT NULL::text, instant timestamp with time zone DEFAULT NULL::timestamp with time zone, timezone text DEFAULT 'Europe/Madrid'::text) RETURNS uuid
     LANGUAGE plpgsql
@@ -504,6 +571,91 @@ ALTER TABLE sumaclock.ai_task_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENT
     CACHE 1
 );
 
+CREATE TABLE sumaclock.core_api_jobs (
+    id bigint NOT NULL,
+    organization_id text NOT NULL,
+    user_id text NOT NULL,
+    next_attempt_at timestamp with time zone DEFAULT now() NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone,
+    attempts integer DEFAULT 0 NOT NULL,
+    last_status integer,
+    status sumaclock.core_api_status DEFAULT 'pending'::sumaclock.core_api_status NOT NULL,
+    idempotency_key text NOT NULL,
+    method text DEFAULT 'POST'::text NOT NULL,
+    path text NOT NULL,
+    body jsonb,
+    last_error text,
+    response text,
+    CONSTRAINT core_api_jobs_attempts_check CHECK ((attempts >= 0)),
+    CONSTRAINT core_api_jobs_body_check CHECK ((octet_length((body)::text) <= 1000000)),
+    CONSTRAINT core_api_jobs_idempotency_key_check CHECK ((idempotency_key ~ '^[!-~]{1,255}$'::text)),
+    CONSTRAINT core_api_jobs_method_check CHECK ((method = ANY (ARRAY['POST'::text, 'PUT'::text, 'PATCH'::text, 'DELETE'::text]))),
+    CONSTRAINT core_api_jobs_organization_id_check CHECK (((length(organization_id) >= 1) AND (length(organization_id) <= 200))),
+    CONSTRAINT core_api_jobs_path_check CHECK (((length(path) <= 2000) AND (path ~ '^/([!"$-.0-~][!"$-~]*)?$'::text) AND (path !~* '[/\\](\.|%2e){1,2}([/\\?]|%2f|%5c|$)'::text))),
+    CONSTRAINT core_api_jobs_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 200))),
+    CONSTRAINT ended_has_time CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['done'::sumaclock.core_api_status, 'failed'::sumaclock.core_api_status])))),
+    CONSTRAINT failed_has_reason CHECK (((status <> 'failed'::sumaclock.core_api_status) OR (last_error IS NOT NULL))),
+    CONSTRAINT sending_is_an_attempt CHECK (((status <> 'sending'::sumaclock.core_api_status) OR (attempts > 0))),
+    CONSTRAINT times_are_readable CHECK (((next_attempt_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (next_attempt_at < '9999-01-01 00:00:00+00'::timestamp with time zone) AND (created_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (created_at < '9999-01-01 00:00:00+00'::timestamp with time zone)))
+)
+WITH (fillfactor='70');
+
+ALTER TABLE sumaclock.core_api_jobs OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.core_api_jobs IS 'Requests to core-api, written in the transaction of the work that wants them and delivered at least once.';
+
+COMMENT ON COLUMN sumaclock.core_api_jobs.next_attempt_at IS 'From when the next attempt may begin. While one is under way: when it is given up as lost with its worker.';
+
+COMMENT ON COLUMN sumaclock.core_api_jobs.attempts IS 'Attempts that have begun; with the id it names one attempt, and only that one may write its outcome.';
+
+COMMENT ON COLUMN sumaclock.core_api_jobs.last_status IS 'HTTP status of the last answer; null where there was none.';
+
+COMMENT ON COLUMN sumaclock.core_api_jobs.idempotency_key IS 'Sent as Idempotency-Key with each attempt; a second row with it is refused.';
+
+COMMENT ON COLUMN sumaclock.core_api_jobs.path IS 'Appended to the path of SUMACLOCK_CORE_API_URL; may hold a query.';
+
+COMMENT ON COLUMN sumaclock.core_api_jobs.response IS 'Beginning of the last answer''s body.';
+
+ALTER TABLE sumaclock.core_api_jobs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sumaclock.core_api_jobs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE sumaclock.core_api_line (
+    the_only_row boolean DEFAULT true NOT NULL,
+    failures integer DEFAULT 0 NOT NULL,
+    pauses integer DEFAULT 0 NOT NULL,
+    width integer DEFAULT 1 NOT NULL,
+    closed_until timestamp with time zone,
+    sender uuid,
+    sender_seen_at timestamp with time zone,
+    CONSTRAINT a_pause_is_counted CHECK (((closed_until IS NULL) = (pauses = 0))),
+    CONSTRAINT core_api_line_failures_check CHECK ((failures >= 0)),
+    CONSTRAINT core_api_line_pauses_check CHECK ((pauses >= 0)),
+    CONSTRAINT core_api_line_the_only_row_check CHECK (the_only_row),
+    CONSTRAINT core_api_line_width_check CHECK ((width > 0)),
+    CONSTRAINT sender_is_seen CHECK (((sender IS NULL) = (sender_seen_at IS NULL)))
+);
+
+ALTER TABLE sumaclock.core_api_line OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.core_api_line IS 'One row: how core-api is doing, and which delivery run sends. Its lock puts decisions about sending in order.';
+
+COMMENT ON COLUMN sumaclock.core_api_line.failures IS 'Failed attempts in a row, while the line is open.';
+
+COMMENT ON COLUMN sumaclock.core_api_line.pauses IS 'Pauses in a row; each is longer than the one before.';
+
+COMMENT ON COLUMN sumaclock.core_api_line.width IS 'Attempts that may be under way at once, where the settings allow as many: 1 after a pause, one more with each success.';
+
+COMMENT ON COLUMN sumaclock.core_api_line.closed_until IS 'Nothing is sent before; after it one attempt at a time, until one gets an answer.';
+
+COMMENT ON COLUMN sumaclock.core_api_line.sender IS 'The delivery run that sends, as long as it was seen lately; others leave at once.';
+
 CREATE TABLE sumaclock.cron_jobs (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     kind text NOT NULL,
@@ -665,6 +817,15 @@ ALTER TABLE ONLY sumaclock.ai_tasks
 ALTER TABLE ONLY sumaclock.ai_tasks
     ADD CONSTRAINT ai_tasks_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY sumaclock.core_api_jobs
+    ADD CONSTRAINT core_api_jobs_idempotency_key_key UNIQUE (idempotency_key);
+
+ALTER TABLE ONLY sumaclock.core_api_jobs
+    ADD CONSTRAINT core_api_jobs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY sumaclock.core_api_line
+    ADD CONSTRAINT core_api_line_pkey PRIMARY KEY (the_only_row);
+
 ALTER TABLE ONLY sumaclock.cron_jobs
     ADD CONSTRAINT cron_jobs_pkey PRIMARY KEY (id);
 
@@ -689,9 +850,17 @@ CREATE INDEX ai_tasks_next ON sumaclock.ai_tasks USING btree (next_run_at) WHERE
 
 CREATE INDEX ai_tasks_owner ON sumaclock.ai_tasks USING btree (organization_id, user_id);
 
+CREATE INDEX core_api_jobs_failed ON sumaclock.core_api_jobs USING btree (finished_at) WHERE (status = 'failed'::sumaclock.core_api_status);
+
+CREATE INDEX core_api_jobs_open ON sumaclock.core_api_jobs USING btree (next_attempt_at, id) WHERE (status = ANY (ARRAY['pending'::sumaclock.core_api_status, 'sending'::sumaclock.core_api_status]));
+
+CREATE INDEX core_api_jobs_owner ON sumaclock.core_api_jobs USING btree (organization_id, user_id, id);
+
 CREATE INDEX cron_jobs_owner ON sumaclock.cron_jobs USING btree (organization_id, user_id);
 
 CREATE INDEX cron_runs_claimed ON sumaclock.cron_runs USING btree (claimed_by) WHERE (claimed_by IS NOT NULL);
+
+CREATE INDEX cron_runs_deliveries ON sumaclock.cron_runs USING btree (due_at) WHERE ((claimed_by IS NULL) AND (job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'::uuid));
 
 CREATE INDEX cron_runs_job ON sumaclock.cron_runs USING btree (job_id, scheduled_at DESC);
 
@@ -702,6 +871,10 @@ CREATE INDEX cron_runs_scheduled ON sumaclock.cron_runs USING brin (scheduled_at
 CREATE INDEX preview_requests_open ON sumaclock.preview_requests USING btree (id) WHERE (result IS NULL);
 
 CREATE INDEX workers_open ON sumaclock.workers USING btree (id) WHERE (stopped_at IS NULL);
+
+CREATE CONSTRAINT TRIGGER new_core_api_job_is_due AFTER INSERT ON sumaclock.core_api_jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((new.status = 'pending'::sumaclock.core_api_status)) EXECUTE FUNCTION sumaclock.core_api_job_is_due();
+
+CREATE CONSTRAINT TRIGGER revived_core_api_job_is_due AFTER UPDATE OF status ON sumaclock.core_api_jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (((new.status = 'pending'::sumaclock.core_api_status) AND (old.status = ANY (ARRAY['done'::sumaclock.core_api_status, 'failed'::sumaclock.core_api_status])))) EXECUTE FUNCTION sumaclock.core_api_job_is_due();
 
 ALTER TABLE ONLY sumaclock.ai_task_runs
     ADD CONSTRAINT ai_task_runs_task_id_fkey FOREIGN KEY (task_id) REFERENCES sumaclock.ai_tasks(id) ON DELETE CASCADE;
@@ -767,6 +940,10 @@ REVOKE ALL ON FUNCTION sumaclock.update_task(task_id uuid, kind text, title text
 GRANT ALL ON FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.ai_task_runs TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.core_api_jobs TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.core_api_line TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_jobs TO sumaclock_app;
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sumaclock_dagster.db import with_database
@@ -18,7 +20,7 @@ CLUSTER_FILE = "cluster.json"
 class Settings(BaseSettings):
     """Values of SUMACLOCK_* variables. URLs may hold passwords, so they are secrets and never print."""
 
-    model_config = SettingsConfigDict(env_prefix="SUMACLOCK_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="SUMACLOCK_", extra="ignore", frozen=True, hide_input_in_errors=True)
 
     home: Path = Field(Path(".sumaclock"), description="Folder of the private cluster and of logs.")
     database_url: SecretStr | None = Field(None, description="App database, as the app role.")
@@ -52,6 +54,37 @@ class Settings(BaseSettings):
     task_backoff_max_seconds: float = Field(600, ge=0, le=86_400, description="The longest such delay.")
     result_max_bytes: int = Field(1_000_000, ge=1000, le=100_000_000, description="A larger result is cut.")
     no_handler_message: str = Field("No handler for kind '{kind}'", description="Error of a run without handler.")
+
+    core_api_url: str | None = Field(None, description="Where core-api is: https://host/base/path.")
+    core_api_token: SecretStr | None = Field(None, description="Sent to core-api as a bearer token.")
+    core_api_timeout_seconds: float = Field(10, gt=0, le=300, description="An attempt as a whole.")
+    core_api_concurrency: int = Field(8, ge=1, le=100, description="Requests to core-api at once, over all workers.")
+    core_api_backoff_max_seconds: float = Field(600, ge=1, le=86_400, description="Longest pause of one request.")
+    core_api_give_up_seconds: float = Field(604_800, ge=60, description="Age from which a request may be given up.")
+
+    @field_validator("core_api_url")
+    @classmethod
+    def _is_plain_url(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "http://unset")
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or "@" in parts.netloc
+        ):
+            # What stands before an @ is a secret, and belongs into the token's variable.
+            raise ValueError("must be http(s)://host[:port][/path], without user, query or fragment")
+        return value or None
+
+    @field_validator("core_api_token")
+    @classmethod
+    def _fits_a_header(cls, value: SecretStr | None) -> SecretStr | None:
+        # A file's content ends with a line break, and a header must not hold one.
+        text = value.get_secret_value().strip() if value else ""
+        if not re.fullmatch(r"[!-~]*", text):
+            raise ValueError("must be visible ASCII without spaces")
+        return SecretStr(text) if text else None
 
     @property
     def loaded_code(self) -> str:

@@ -38,7 +38,7 @@ def _invalid(details: ErrorDetails) -> Finding:
     name = str(details["loc"][0]) if details["loc"] else "settings"
     variable = PREFIX + name.upper()
     field = Settings.model_fields.get(name)
-    secret = name.endswith("_url") or field is None
+    secret = name.endswith(("_url", "_token")) or field is None
     given = "" if secret else f", not {str(details['input'])[:40]!r}"
     return Finding(
         f"{variable} is not valid",

@@ -8,7 +8,7 @@ from sumaclock_dagster.db import Connection
 from sumaclock_dagster.model import Done, Failed, Outcome
 from sumaclock_dagster.tasks.kinds import TaskKinds, TaskRun
 
-METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
+METHODS = ("POST", "PUT", "PATCH", "DELETE")
 PATH = "/ai-task-runs"
 
 
