@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from sumaclock_dagster.calendar import pg_cron_for
+from sumaclock_dagster.clock.pg_cron import open_clock
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.model import Run, RunStatus
 from sumaclock_dagster.queue.runs import get_run, list_runs
@@ -64,7 +65,7 @@ def struck(app_db: AppDatabase) -> Iterator[dict[str, Struck]]:
                 assert settled(app, task, 30).next_run_at is not None
         process = task_process.spawn("crash", app_db, **EAGER)
         try:
-            struck = {name: strike(app, process, name, spare.get(name, [])) for name in SCENARIOS}
+            struck = {name: strike(app_db, app, process, name, spare.get(name, [])) for name in SCENARIOS}
         finally:
             process.kill()
             process.wait()
@@ -79,12 +80,14 @@ def make_tasks(app: Connection, scenario: str) -> list[UUID]:
         return [add_task(app, **schedule) for _ in range(MOST)]
 
 
-def strike(app: Connection, process: subprocess.Popen[str], scenario: str, spare: list[UUID]) -> Struck:
+def strike(
+    app_db: AppDatabase, app: Connection, process: subprocess.Popen[str], scenario: str, spare: list[UUID]
+) -> Struck:
     """Kill a worker after each number of exchanges, until one lives to the end of its run."""
     struck: Struck = []
     for after in range(MOST):
         task = spare[after] if spare else add_task(app)
-        struck.append((task, start(app, scenario, task)))
+        struck.append((task, start(app_db, app, scenario, task)))
         if not task_process.crashes(process, after):
             return struck
     raise AssertionError(f"{MOST} exchanges were not enough for one run")
@@ -96,13 +99,21 @@ def in_a_week(app: Connection) -> object:
     return row[0]
 
 
-def start(app: Connection, scenario: str, task: UUID) -> int:
+def forget_place(app_db: AppDatabase, app: Connection, task: UUID) -> None:
+    """Let its clock job be where it fired."""
+    with open_clock(app, app_db.cron_url) as clock:
+        clock.schedule(api.get(app, task).cron_job_id, "7 7 7 7 *")
+
+
+def start(app_db: AppDatabase, app: Connection, scenario: str, task: UUID) -> int:
     """Write the one run that a worker is going to be killed over. Returns its id."""
     match scenario:
         case "firing" | "instant":
-            make_due(app, task)
+            make_due(app, task, minutes_ago=2)
+            forget_place(app_db, app, task)
             return fire(app, task)[0]
         case "early":
+            forget_place(app_db, app, task)
             return fire(app, task)[0]
         case "manual":
             return int(call(app, "run_task_now", task_id=task))
