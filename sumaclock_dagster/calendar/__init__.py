@@ -7,6 +7,7 @@ from sumaclock_dagster.calendar.occurrences import ClockChange, next_occurrence,
 from sumaclock_dagster.calendar.one_shot import pg_cron_for
 from sumaclock_dagster.calendar.preview import PreviewLine, preview
 from sumaclock_dagster.calendar.schedule import DEFAULT_TIMEZONE, LocalSchedule, parse_schedule
+from sumaclock_dagster.calendar.wall_clock import instant_at
 from sumaclock_dagster.calendar.words import in_words
 from sumaclock_dagster.calendar.zones import zone_data_version
 
@@ -16,6 +17,7 @@ __all__ = [
     "LocalSchedule",
     "PreviewLine",
     "in_words",
+    "instant_at",
     "next_occurrence",
     "occurrences",
     "parse_schedule",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +12,10 @@ from sumaclock_dagster.cli.output import (
     Times,
     app_session,
     clock_session,
+    find_clock_job,
     json_option,
     print_json,
+    read_payload,
     tz_option,
 )
 from sumaclock_dagster.cli.records import clock_job_record, job_record, next_firing, run_record
@@ -32,9 +31,8 @@ from sumaclock_dagster.clock.jobs import (
     pause_job,
     resume_job,
 )
-from sumaclock_dagster.clock.pg_cron import Clock, ClockJob
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.model import Job, RunStatus, SumaclockError
+from sumaclock_dagster.model import Job, RunStatus
 from sumaclock_dagster.queue.runs import fire, get_run, list_runs
 
 LAST_RUNS = 5
@@ -67,7 +65,7 @@ def add(
     tz: Any,
 ) -> None:
     """Create a job."""
-    parsed = _parse_payload(payload)
+    parsed = read_payload(payload)
     with clock_session() as (app, clock):
         job = create_job(
             app,
@@ -114,7 +112,7 @@ def show(job_id: UUID, as_json: bool, tz: Any) -> None:
     with clock_session() as (app, clock):
         job = get_job(app, job_id)
         now = database_time(app)
-        clock_job, fault = _clock_job(clock, job_id)
+        clock_job, fault = find_clock_job(clock, job_id)
         runs = list_runs(app, job_id=job_id, limit=LAST_RUNS)
     if as_json:
         record = {
@@ -139,7 +137,7 @@ def edit(job_id: UUID, schedule: str | None, payload: str | None, kind: str | No
     """Change what is given and leave the rest."""
     if schedule is None and payload is None and kind is None:
         raise click.UsageError("Nothing to change: give --schedule, --payload or --kind.")
-    parsed = ... if payload is None else _parse_payload(payload)
+    parsed = ... if payload is None else read_payload(payload)
     with clock_session() as (app, clock):
         job = change_job(app, clock, job_id, schedule=schedule, payload=parsed, kind=kind)
         _tell(app, job, "changed", as_json, tz)
@@ -203,25 +201,6 @@ def _tell(app: Connection, job: Job, done: str, as_json: bool, tz: Any) -> None:
     fires = next_firing(job, now)
     when = f"fires next at {Times(tz).both(fires)}" if fires else "does not fire"
     click.echo(f"Job {job.id} is {done}; it {when}.")
-
-
-def _parse_payload(text: str) -> Any:
-    try:
-        if text == "-":
-            text = sys.stdin.read()
-        elif text.startswith("@"):
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        return json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint="--payload") from None
-
-
-def _clock_job(clock: Clock, job_id: UUID) -> tuple[ClockJob | None, str | None]:
-    """The clock job, and why it cannot be told: a job can be shown without its clock."""
-    try:
-        return clock.find(job_id), None
-    except SumaclockError as error:
-        return None, str(error)
 
 
 def _confirm(app: Connection, job_id: UUID) -> None:

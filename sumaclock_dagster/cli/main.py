@@ -9,6 +9,7 @@ from sumaclock_dagster.cli.jobs import jobs
 from sumaclock_dagster.cli.output import RefusingGroup
 from sumaclock_dagster.cli.runs import runs
 from sumaclock_dagster.cli.stack import down, up
+from sumaclock_dagster.cli.tasks import tasks
 
 
 @click.group(cls=RefusingGroup)
@@ -20,7 +21,7 @@ def main() -> None:
     """
 
 
-for command in (up, down, doctor, migrate, jobs, runs):
+for command in (up, down, doctor, migrate, tasks, jobs, runs):
     main.add_command(command)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import click
@@ -18,7 +21,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from sumaclock_dagster.clock.pg_cron import Clock, open_clock
+from sumaclock_dagster.clock.pg_cron import Clock, ClockJob, open_clock
 from sumaclock_dagster.clock.reach import connect_or_refuse
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.model import SumaclockError
@@ -63,6 +66,14 @@ def clock_session() -> Iterator[tuple[Connection, Clock]]:
         yield app, clock
 
 
+def find_clock_job(clock: Clock, job_id: UUID) -> tuple[ClockJob | None, str | None]:
+    """Its clock job, and why it cannot be told: a job can be shown without its clock."""
+    try:
+        return clock.find(job_id), None
+    except SumaclockError as error:
+        return None, str(error)
+
+
 class ZoneName(click.ParamType[Any]):
     """An IANA time zone."""
 
@@ -86,6 +97,18 @@ def json_option(command: Command) -> Command:
 
 def tz_option(command: Command) -> Command:
     return click.option("--tz", type=ZoneName(), help="Your IANA time zone. Default: the system's.")(command)
+
+
+def read_payload(text: str) -> Any:
+    """The value of --payload: JSON, or where to read it. Raises click.BadParameter."""
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        return json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--payload") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def print_jobs(jobs: Sequence[Job], now: datetime, times: Times) -> None:
     if not jobs:
         console().print("No jobs. `sumaclock jobs add` creates one.")
         return
-    table = _table(
+    table = make_table(
         JOB={"width": 36, "no_wrap": True},
         KIND={"max_width": 12, "no_wrap": True},
         OWNER={"max_width": 14, "no_wrap": True},
@@ -77,7 +77,7 @@ def print_runs(runs: Sequence[Run], times: Times) -> None:
     if not runs:
         console().print("No runs.")
         return
-    table = _table(
+    table = make_table(
         RUN={"justify": "right", "no_wrap": True},
         STATUS={"no_wrap": True},
         KIND={"max_width": 14, "no_wrap": True},
@@ -144,7 +144,7 @@ def print_end(run: Run, times: Times) -> None:
     console().print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _table(**columns: Mapping[str, Any]) -> Table:
+def make_table(**columns: Mapping[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name, options in columns.items():
         table.add_column(name, overflow="ellipsis" if options.get("no_wrap") else "fold", **options)
