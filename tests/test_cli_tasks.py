@@ -141,7 +141,7 @@ def test_an_instant_of_a_moment_ago_runs_at_once_and_add_says_so(app: Connection
     past = database_time(app).replace(second=0, microsecond=0) - timedelta(minutes=2)
     added = read(*owned("--at", past.isoformat()))
     assert (added["status"], parsed(added["last_scheduled_for"])) == ("done", past)
-    assert "never: it is done, and fired last for" in run(*owned("--at", past.isoformat())).stdout
+    assert "Does not fire: it is done, and fired last for" in run(*owned("--at", past.isoformat())).stdout
 
 
 def test_what_only_the_worker_can_refuse_exits_with_1_and_the_reason(app: Connection, environment: None) -> None:
@@ -156,7 +156,7 @@ def test_what_only_the_worker_can_refuse_exits_with_1_and_the_reason(app: Connec
 def test_without_a_worker_add_says_so_and_the_task_is_there(idle: AppDatabase) -> None:
     said = run(*owned("--cron", WEEKLY))
     assert said.exit_code == 0
-    assert "as soon as a worker places it" in said.stdout
+    assert "known as soon as a worker has placed it" in said.stdout
     assert "Not placed yet. No worker is alive" in said.stderr
     as_json = run(*owned("--cron", WEEKLY), "--json")
     assert json.loads(as_json.stdout)["next_run_at"] is None
@@ -164,7 +164,7 @@ def test_without_a_worker_add_says_so_and_the_task_is_there(idle: AppDatabase) -
     [first, second] = read("list")
     assert (first["status"], first["next_run_at"]) == ("active", None)
     assert "soon: to be placed" in run("list").stdout
-    assert "as soon as a worker places it" in run("preview", first["id"]).stdout
+    assert "known as soon as a worker has placed it" in run("preview", first["id"]).stdout
     ran = run("run", second["id"])
     assert (ran.exit_code, "is pending" in ran.stdout) == (0, True)
     assert "No worker is alive" in ran.stderr
@@ -294,8 +294,8 @@ def test_edit_pause_resume_and_delete(app_db: AppDatabase, app: Connection, envi
 
     paused = read("pause", task_id, "--reason", "on holiday")
     assert (paused["status"], paused["status_reason"], paused["next_run_at"]) == ("paused", "on holiday", None)
-    assert "never: it is paused" in run("pause", task_id).stdout
-    assert "never: it is paused" in run("preview", task_id).stdout
+    assert "Does not fire: it is paused" in run("pause", task_id).stdout
+    assert "Does not fire: it is paused" in run("preview", task_id).stdout
     assert read("resume", task_id)["next_run_at"] == moved["next_run_at"]
 
     for answer in ("n\n", ""):

@@ -9,7 +9,7 @@ import click
 from sumaclock_dagster.cli.output import console, duration, plain, print_json
 from sumaclock_dagster.cli.records import run_record, seconds_between
 from sumaclock_dagster.cli.task_records import task_record, words
-from sumaclock_dagster.cli.task_views import next_words
+from sumaclock_dagster.cli.task_views import next_sentence
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.model import Run, RunStatus, SumaclockError
 from sumaclock_dagster.tasks.records import Task, TaskStatus
@@ -26,7 +26,7 @@ def tell_task(app: Connection, task_id: UUID, done: str, language: str, as_json:
         print_json(task_record(task, language))
     else:
         text = f"Task {task.id} is {done}: {words(task, language) or 'its schedule does not resolve'}."
-        console().print(plain(f"{text}\nFires next: {next_words(task)}."), soft_wrap=True)
+        console().print(plain(f"{text}\n{next_sentence(task)}"), soft_wrap=True)
     if reason:
         click.echo(f"Not placed yet. {reason}", err=True)
     if task.status is TaskStatus.FAILED and placing:

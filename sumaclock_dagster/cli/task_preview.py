@@ -14,7 +14,7 @@ from sumaclock_dagster.cli.output import app_session, console, json_option, plai
 from sumaclock_dagster.cli.records import iso
 from sumaclock_dagster.cli.task_options import Moment, language_option, moment_in, schedule_options
 from sumaclock_dagster.cli.task_records import occurrence_record, upcoming, words
-from sumaclock_dagster.cli.task_views import next_words, print_occurrences
+from sumaclock_dagster.cli.task_views import next_sentence, print_occurrences
 from sumaclock_dagster.clock.jobs import database_time
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.records import Task, Upcoming
@@ -39,9 +39,9 @@ def preview(
     language: str,
     as_json: bool,
 ) -> None:
-    """Show the next occurrences of a task, or of a schedule: what --cron or --at would do.
+    """Show when a task or a schedule fires next.
 
-    Those that a clock change moves, repeats or puts on another offset are marked.
+    A schedule, by --cron or --at, need be no task yet. Occurrences that a clock change moves, repeats or puts on another offset are marked.
     """
     if task_id is not None:
         if (cron, at, timezone, after) != (None,) * 4:
@@ -80,7 +80,7 @@ def _print(of: Task | LocalSchedule, lines: list[Upcoming], language: str, as_js
     if lines:
         print_occurrences(lines)
     else:
-        console().print(plain(f"Fires {next_words(task)}." if task else "No occurrence after that moment."))
+        console().print(plain(next_sentence(task) if task else "No occurrence after that moment."))
 
 
 def _now() -> datetime:

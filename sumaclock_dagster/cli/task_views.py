@@ -19,7 +19,7 @@ from sumaclock_dagster.model import Job
 from sumaclock_dagster.tasks.records import Task, TaskRunRow, TaskStatus, Upcoming
 
 STATUS_STYLES = {"active": "green", "paused": "yellow", "done": "dim", "failed": "bold red"}
-TO_BE_PLACED = "as soon as a worker places it"
+TO_BE_PLACED = "known as soon as a worker has placed it"
 
 
 def print_tasks(tasks: Sequence[Task]) -> None:
@@ -68,7 +68,9 @@ def print_task(task: Task, language: str, clock: str, lines: Sequence[Upcoming])
         table.add_row(Text(name, style="bold"), shown)
     console().print(table)
     if lines:
+        console().print()
         print_occurrences(lines)
+    console().print()
 
 
 def print_occurrences(lines: Sequence[Upcoming]) -> None:
@@ -117,6 +119,12 @@ def next_words(task: Task) -> str:
         last = f", and fired last for {both(task.last_scheduled_for, task.timezone)}" if task.last_scheduled_for else ""
         return f"never: it is {task.status.value}{last}"
     return both(task.next_run_at, task.timezone) if task.next_run_at else TO_BE_PLACED
+
+
+def next_sentence(task: Task) -> str:
+    """The same as a sentence."""
+    said = next_words(task)
+    return f"Does not fire: {said.removeprefix('never: ')}." if said.startswith("never") else f"Fires next: {said}."
 
 
 def task_clock_words(task: Task, job: Job, clock_job: ClockJob | None, fault: str | None) -> str:

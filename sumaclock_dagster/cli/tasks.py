@@ -96,7 +96,7 @@ def list_(
     language: str,
     as_json: bool,
 ) -> None:
-    """List tasks, newest first, with their next occurrence in local time and in UTC."""
+    """List tasks, newest first. Times are local and UTC."""
     with app_session() as app:
         found = api.list_tasks(
             app,
@@ -120,7 +120,7 @@ def list_(
 @language_option
 @json_option
 def show(task_id: UUID, language: str, as_json: bool) -> None:
-    """Show a task, its next occurrences, its clock job and its last task runs."""
+    """Show a task with its occurrences, clock job and task runs."""
     with clock_session() as (app, clock):
         task = api.get(app, task_id)
         job = get_job(app, task.cron_job_id)
@@ -189,7 +189,7 @@ def pause(task_id: UUID, reason: str | None, language: str, as_json: bool) -> No
 @language_option
 @json_option
 def resume(task_id: UUID, language: str, as_json: bool) -> None:
-    """Let a paused or failed task fire again; what it missed stays missed."""
+    """Let a paused or failed task fire again. What it missed stays missed."""
     with app_session() as app:
         api.resume(app, task_id)
         tell_task(app, task_id, "resumed", language, as_json)
@@ -217,7 +217,7 @@ def delete(task_id: UUID, yes: bool, language: str, as_json: bool) -> None:
 @click.argument("task_id", type=click.UUID)
 @json_option
 def run_(task_id: UUID, as_json: bool) -> None:
-    """Run a task now, whatever its status; its schedule does not move. Waits up to 2 s for the end."""
+    """Run a task now. Its schedule does not move. Waits up to 2 s for the end."""
     with app_session() as app:
         tell_run(app, api.run_now(app, task_id), as_json)
 
