@@ -9,6 +9,8 @@ from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, r
 from sumaclock_dagster.defs.resources import Sumaclock
 from sumaclock_dagster.defs.schedules import prune_job, prune_schedule
 from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
+from sumaclock_dagster.defs.task_jobs import pause_task, resume_task, run_task_now
+from sumaclock_dagster.defs.tasks import report_tasks, task_runs, tasks_changed, upcoming_firings
 from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.handlers import load_handlers
 from sumaclock_dagster.own_handlers import own_handlers
@@ -30,10 +32,10 @@ def build(settings: Settings) -> dg.Definitions:
         code_version=code_version(settings.loaded_code),
     )
     return dg.Definitions(
-        assets=[cron_runs, run_failures],
+        assets=[cron_runs, run_failures, task_runs, upcoming_firings],
         asset_checks=[every_kind_has_a_handler],
-        jobs=[work, prune_job, report_failures],
-        sensors=[pending_runs, failures_changed],
+        jobs=[work, prune_job, report_failures, report_tasks, pause_task, resume_task, run_task_now],
+        sensors=[pending_runs, failures_changed, tasks_changed],
         schedules=[prune_schedule],
         resources={"sumaclock": sumaclock},
     )

@@ -41,7 +41,8 @@ def preview(
 ) -> None:
     """Show when a task or a schedule fires next.
 
-    A schedule, by --cron or --at, need be no task yet. Occurrences that a clock change moves, repeats or puts on another offset are marked.
+    A schedule, by --cron or --at, need be no task yet. Marked are occurrences that a clock change moves, repeats or
+    puts on another offset.
     """
     if task_id is not None:
         if (cron, at, timezone, after) != (None,) * 4:

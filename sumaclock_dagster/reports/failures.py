@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import pandas as pd
 
-from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.db import Connection
+from sumaclock_dagster.reports.frames import read_frame
 
 
 def recent_failures(conn: Connection, hours: int = 24, limit: int = 100) -> pd.DataFrame:
@@ -16,7 +16,7 @@ def recent_failures(conn: Connection, hours: int = 24, limit: int = 100) -> pd.D
     Columns: run_id, kind, organization_id, user_id, attempts, scheduled_at, finished_at, error (first line, at most
     300 characters), dagster_run_id (UUID or None).
     """
-    return _frame(conn, "list_recent_failures", {"hours": hours, "limit": limit})
+    return read_frame(conn, "list_recent_failures", {"hours": hours, "limit": limit})
 
 
 def failures_by_hour(conn: Connection, hours: int = 24) -> pd.DataFrame:
@@ -24,7 +24,7 @@ def failures_by_hour(conn: Connection, hours: int = 24) -> pd.DataFrame:
 
     Hours without failures are rows of zeros; without any failure there are no columns.
     """
-    counts = _frame(conn, "count_failures_by_hour", {"hours": hours})
+    counts = read_frame(conn, "count_failures_by_hour", {"hours": hours})
     table = counts.dropna(subset=["kind"]).pivot_table(
         index="hour", columns="kind", values="failed", aggfunc="sum", fill_value=0
     )
@@ -37,10 +37,4 @@ def kinds_without_handler(conn: Connection, kinds: Iterable[str], hours: int = 2
 
     Columns: kind, enabled_jobs, failed_runs (within the last `hours`).
     """
-    return _frame(conn, "list_kinds_without_handler", {"hours": hours, "kinds": list(kinds)})
-
-
-def _frame(conn: Connection, name: str, values: Mapping[str, Any]) -> pd.DataFrame:
-    cursor = conn.execute(query(name), values)
-    columns = [column.name for column in cursor.description or ()]
-    return pd.DataFrame(cursor.fetchall(), columns=columns)
+    return read_frame(conn, "list_kinds_without_handler", {"hours": hours, "kinds": list(kinds)})

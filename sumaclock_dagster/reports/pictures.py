@@ -6,6 +6,7 @@ from io import BytesIO
 from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -37,13 +38,21 @@ def draw_failures(by_hour: pd.DataFrame) -> bytes:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    without_frame(axes)
     if total:
         figure.legend(loc="outside right upper", fontsize=10, frameon=False, title="kind (failed runs)")
     else:
         axes.text(0.5, 0.5, "No failed runs", transform=axes.transAxes, ha="center", va="center", fontsize=13)
 
+    return png_of(figure)
+
+
+def without_frame(axes: Axes) -> None:
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def png_of(figure: Figure) -> bytes:
     png = BytesIO()
     figure.savefig(png, format="png", metadata={"Software": None})
     return png.getvalue()
