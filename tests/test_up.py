@@ -22,6 +22,7 @@ from sumaclock_dagster.db import connect
 from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.embedded.ground import DEMO_JOB
 from sumaclock_dagster.model import RunStatus
+from sumaclock_dagster.outbox import queue_delivery
 from sumaclock_dagster.queue.runs import fire, get_run
 from sumaclock_dagster.settings import Settings
 from tests.conftest import AppDatabase, TestCluster, new_home, remove_cluster
@@ -79,7 +80,7 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
     up.wait_for("The webserver ended (killed by SIGKILL) and is started again")
     up.wait_for("The webserver is started again.", 20)
     until(lambda: answers(first.address), 30, "the UI's answer")
-    until(lambda: state(home).children[-1].name == "webserver" and len(state(home).children) == 4, 5, "up.json")
+    until(lambda: state(home).children[-1].name == "webserver" and len(state(home).children) == 5, 5, "up.json")
 
     # So is PostgreSQL, and Dagster gets over it.
     pids = {process.pid: process for process in postgres_of(home)}
@@ -91,6 +92,13 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
     shown = re.search(r"(\d\d:\d\d) UTC.*  demo, organization demo, ([\d.]+) s late, took [\d.]+ s: done", output)
     assert shown, output
     assert float(shown[2]) < 5
+
+    # What is asked of core-api comes to the demo's receiver, and people see it.
+    with connect(Settings(home=home).app_url, "test up") as app:
+        assert queue_delivery(
+            app, idempotency_key="up-1", organization_id="o", user_id="u", path="/hello", body={"to": "you"}
+        )
+    up.wait_for('core-api got POST /hello, key up-1: {"to":', 20)
 
     # A handler that is too long for the grace time is given back at the end, and its attempt does not count.
     settings = Settings(home=home)

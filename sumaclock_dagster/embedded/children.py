@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from sumaclock_dagster.embedded.dagster_home import CODE_SERVER
+from sumaclock_dagster.embedded.dagster_home import CODE_SERVER, RECEIVER
 from sumaclock_dagster.embedded.processes import (
     Identity,
     ask_to_end,
@@ -123,11 +123,13 @@ def stop_children(
     """Stop these and all that they started, in an order that loses nothing. `hurry` cuts every wait short.
 
     First daemon and webserver, so that nobody launches anything. Then the Dagster runs: a worker lets its handlers
-    finish within the grace time and gives back the rest. The code server stands still meanwhile, or its sensor would
-    see workers end and reserve a place for new ones, for which the next start would wait; it has nothing to save.
+    finish within the grace time and gives back the rest, and what takes their requests goes after them. The code server
+    stands still meanwhile, or its sensor would see workers end and reserve a place for new ones, for which the next
+    start would wait; it has nothing to save.
     """
     code_servers = [identity for identity in identities if identity.name == CODE_SERVER]
-    others = [identity for identity in identities if identity.name != CODE_SERVER]
+    receivers = [identity for identity in identities if identity.name == RECEIVER]
+    others = [identity for identity in identities if identity.name not in (CODE_SERVER, RECEIVER)]
     running = [process for process in map(find, others) if process is not None]
     ask_to_end(running)
     wait_for_end(running, SERVER_SECONDS, hurry)
@@ -142,7 +144,7 @@ def stop_children(
         say(f"Waiting for {len(runs)} {word} to end, up to {grace_seconds + WORKER_SLACK_SECONDS:.0f} s")
         ask_to_end(runs)
         wait_for_end(runs, grace_seconds + WORKER_SLACK_SECONDS, hurry)
-    for identity in code_servers:
+    for identity in [*code_servers, *receivers]:
         kill_session(identity)
 
 

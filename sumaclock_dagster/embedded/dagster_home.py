@@ -1,4 +1,4 @@
-"""Where the stack's Dagster lives: its home folder, its environment, and the commands of its three processes."""
+"""Where the stack's Dagster lives: its home folder, its environment, and the commands of the stack's processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sumaclock_dagster.embedded.processes import MARK
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.settings import Settings
 
-CODE_SERVER, DAEMON, WEBSERVER = "code-server", "daemon", "webserver"
+CODE_SERVER, DAEMON, WEBSERVER, RECEIVER = "code-server", "daemon", "webserver", "receiver"
 HOST = "127.0.0.1"
 FIRST_PORT, PORTS = 3000, 100
 LOCATION = "sumaclock"
@@ -27,20 +27,26 @@ NOT_PASSED_ON = ("SUMACLOCK_OWNER_DATABASE_URL",)
 
 @dataclass(frozen=True, slots=True)
 class DagsterHome:
-    """folder: DAGSTER_HOME. workspace: the workspace file. environment: of every process, URLs included."""
+    """folder: DAGSTER_HOME. workspace: the workspace file. environment: of every process, URLs included.
+
+    receiver_port: of the demo's stand-in for core-api; None where there is none.
+    """
 
     folder: Path
     workspace: Path
     environment: Mapping[str, str]
     code_server_port: int
     webserver_port: int
+    receiver_port: int | None = None
 
     @property
     def address(self) -> str:
         return f"http://{HOST}:{self.webserver_port}"
 
 
-def make_dagster_home(settings: Settings, mark: str, code_server_port: int, webserver_port: int) -> DagsterHome:
+def make_dagster_home(
+    settings: Settings, mark: str, code_server_port: int, webserver_port: int, receiver_port: int | None = None
+) -> DagsterHome:
     """Make the folder with this installation's dagster.yaml. Raises SumaclockError when no database is known."""
     home = settings.home.absolute()
     folder = home / "dagster"
@@ -58,7 +64,10 @@ def make_dagster_home(settings: Settings, mark: str, code_server_port: int, webs
         "no_grpc_proxy": f"{HOST},localhost",
         MARK: mark,
     }
-    return DagsterHome(folder, project_file("workspace.yaml"), environment, code_server_port, webserver_port)
+    if receiver_port is not None:
+        environment["SUMACLOCK_CORE_API_URL"] = f"http://{HOST}:{receiver_port}"
+    workspace = project_file("workspace.yaml")
+    return DagsterHome(folder, workspace, environment, code_server_port, webserver_port, receiver_port)
 
 
 def project_file(name: str) -> Path:
@@ -82,6 +91,7 @@ def commands(home: DagsterHome) -> dict[str, list[str]]:
             *(sys.executable, "-m", "dagster_webserver", *workspace),
             *("--host", HOST, "--port", str(home.webserver_port)),
         ],
+        RECEIVER: [sys.executable, "-m", "sumaclock_dagster.embedded.receiver", str(home.receiver_port)],
     }
 
 

@@ -16,6 +16,7 @@ from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.embedded.dagster_home import (
     CODE_SERVER,
     DAEMON,
+    RECEIVER,
     WEBSERVER,
     DagsterHome,
     any_free_port,
@@ -24,7 +25,9 @@ from sumaclock_dagster.embedded.dagster_home import (
     commands,
     make_dagster_home,
 )
+from sumaclock_dagster.embedded.follow import Follow
 from sumaclock_dagster.embedded.processes import ask_to_end, find, first_line, identify, kill_session, wait_for_end
+from sumaclock_dagster.embedded.receiver import GOT
 from sumaclock_dagster.embedded.show import Show
 from sumaclock_dagster.embedded.stop_requests import Stopped, StopRequests
 from sumaclock_dagster.embedded.up_file import UpNote, only_one, read_up_file, remove_up_file
@@ -60,7 +63,10 @@ def run_up(settings: Settings, options: UpOptions, show: Show) -> None:
             note = UpNote(home, identify("supervisor", os.getpid(), mark))
             port = choose_port(options.port)
             with _databases(settings, requests, show) as cluster:
-                dagster = make_dagster_home(settings, mark, any_free_port(), port)
+                # Never where the requests may be meant: a stand-in would take them for done.
+                stand_in = options.demo and cluster is not None and settings.core_api_url is None
+                receiver_port = any_free_port() if stand_in else None
+                dagster = make_dagster_home(settings, mark, any_free_port(), port, receiver_port)
                 with _dagster(settings, dagster, mark, note, requests, show) as children:
                     if options.demo:
                         with show.step("Demo job"):
@@ -69,6 +75,8 @@ def run_up(settings: Settings, options: UpOptions, show: Show) -> None:
                     show.say(f"\nReady. The UI is at {dagster.address}, and logs are in {home / 'logs'}.")
                     if options.demo:
                         show.say("The demo job fires every minute. Each run shows here when it has ended:")
+                    if receiver_port is not None:
+                        show.say("Requests to core-api go to a receiver that does nothing, and show here as well.")
                     show.say("")
                     _watch(settings, cluster, children, requests, show)
         except Stopped:
@@ -138,7 +146,7 @@ def _databases(settings: Settings, requests: StopRequests, show: Show) -> Iterat
 def _dagster(
     settings: Settings, dagster: DagsterHome, mark: str, note: UpNote, requests: StopRequests, show: Show
 ) -> Iterator[Children]:
-    """Dagster's three processes, ready, and a worker where the settings want one."""
+    """Dagster's three processes, ready, a worker where the settings want one, and the demo's receiver."""
     with show.step("Dagster's tables"):
         bring_schema_up_to_date(dagster, always=settings.database_url is not None)
     logs = settings.home.absolute() / "logs"
@@ -153,6 +161,8 @@ def _dagster(
 
     try:
         since = time.time()
+        if dagster.receiver_port is not None:
+            children.start(RECEIVER)
         with show.step("Dagster's code server"):
             children.start(CODE_SERVER)
             wait(lambda: health.code_server_listens(dagster))
@@ -195,11 +205,12 @@ def _watch(
 ) -> None:
     """Show runs and keep everything running, until a stop is asked for."""
     watch = Watch(lambda: connect(settings.app_url, ground.APPLICATION))
+    arrivals = Follow(settings.home.absolute() / "logs" / f"{RECEIVER}.log", GOT)
     cluster_looked_at = time.monotonic()
     try:
         while not requests.wait(LOOK_SECONDS):
             ended, told = watch.look()
-            for text in [*map(line, ended), *told, *children.tend()]:
+            for text in [*map(line, ended), *arrivals.look(), *told, *children.tend()]:
                 show.say(text)
             if cluster is not None and time.monotonic() - cluster_looked_at > CLUSTER_LOOK_SECONDS:
                 cluster_looked_at = time.monotonic()
