@@ -1,4 +1,4 @@
-"""History ends too: old finished runs, stopped workers and pg_cron's log are deleted in small batches.
+"""History ends too: finished runs, core-api jobs, stopped workers and pg_cron's log are deleted in small batches.
 
 Each batch is a transaction of its own (connections are in autocommit), and what it deleted is yielded after it, so that
 a caller may say so or stop in between.
@@ -17,6 +17,11 @@ BATCH = 1000
 def prune_runs(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
     """Delete runs that finished more than `retention_days` days ago. Unfinished runs stay, however old they are."""
     return _walk(app, "prune_batch_of_runs", {"retention_days": retention_days, "batch": batch})
+
+
+def prune_core_api_jobs(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
+    """Delete core-api jobs that ended more than `retention_days` days ago. Their keys are free again then."""
+    return _walk(app, "prune_batch_of_core_api_jobs", {"retention_days": retention_days, "batch": batch})
 
 
 def prune_workers(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sumaclock_dagster.db import Connection, connect
-from sumaclock_dagster.prune import prune_firings, prune_runs, prune_workers
+from sumaclock_dagster.prune import prune_core_api_jobs, prune_firings, prune_runs, prune_workers
 from tests.conftest import AppDatabase, TestCluster
 
 INSERT_RUNS = """
@@ -87,6 +87,20 @@ def test_each_batch_is_a_transaction_of_its_own(app: Connection) -> None:
 def test_an_empty_queue_is_one_look(app: Connection) -> None:
     assert list(prune_runs(app, 30)) == [0]
     assert list(prune_workers(app, 30)) == [0]
+
+
+def test_core_api_jobs_that_ended_long_ago_go_and_waiting_ones_stay(app: Connection) -> None:
+    app.execute(
+        "insert into sumaclock.core_api_jobs (idempotency_key, organization_id, user_id, path, status, attempts,"
+        " created_at, finished_at, last_error) select 'k' || row_number() over (), 'o', 'u', '/x',"
+        " status::sumaclock.core_api_status, 1, now() - interval '40 days', now() - ended, 'E' from (values"
+        " ('pending', null), ('sending', null), ('done', interval '31 days'), ('failed', interval '31 days'),"
+        " ('done', interval '1 day'), ('failed', interval '1 day')) v (status, ended)"
+    )
+
+    assert sum(prune_core_api_jobs(app, 30, batch=2)) == 2
+    kept = app.execute("select status::text, count(*) from sumaclock.core_api_jobs group by 1 order by 1").fetchall()
+    assert kept == [("done", 1), ("failed", 1), ("pending", 1), ("sending", 1)]
 
 
 def test_workers_that_stopped_long_ago_go_and_living_ones_stay(app: Connection) -> None:

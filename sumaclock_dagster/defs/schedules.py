@@ -7,7 +7,7 @@ import dagster as dg
 
 from sumaclock_dagster.db import database_name
 from sumaclock_dagster.defs.resources import Sumaclock
-from sumaclock_dagster.prune import prune_firings, prune_runs, prune_workers
+from sumaclock_dagster.prune import prune_core_api_jobs, prune_firings, prune_runs, prune_workers
 from sumaclock_dagster.queue.workers import read_clock
 
 OWN_JOBS = ("work", "report_failures", "report_tasks", "pause_task", "resume_task", "run_task_now", "prune")
@@ -18,18 +18,24 @@ NOTHING = dg.Out(dg.Nothing, description="What was deleted is in the metadata.")
 
 @dg.op(
     out=NOTHING,
-    description="Deletes finished runs, stopped workers and pg_cron's log entries older than SUMACLOCK_RETENTION_DAYS, "
-    "at most 1,000 rows a transaction. Unfinished runs stay, however old they are.",
+    description="Deletes finished runs and core-api jobs, stopped workers and pg_cron's log entries older than "
+    "SUMACLOCK_RETENTION_DAYS, at most 1,000 rows a transaction. What is unfinished stays, however old it is.",
 )
 def delete_old_history(context: dg.OpExecutionContext, sumaclock: dg.ResourceParam[Sumaclock]) -> None:
     days = sumaclock.settings.retention_days
     database = database_name(sumaclock.settings.app_url)
     with sumaclock.connect("prune") as app:
         runs = _all_of(context, "runs", prune_runs(app, days))
+        requests = _all_of(context, "core-api jobs", prune_core_api_jobs(app, days))
         workers = _all_of(context, "workers", prune_workers(app, days))
     with sumaclock.connect_to_cron("prune") as cron:
         firings = _all_of(context, "firings in pg_cron's log", prune_firings(cron, database, days))
-    deleted = {"deleted runs": runs, "deleted workers": workers, "deleted log entries of pg_cron": firings}
+    deleted = {
+        "deleted runs": runs,
+        "deleted core-api jobs": requests,
+        "deleted workers": workers,
+        "deleted log entries of pg_cron": firings,
+    }
     context.add_output_metadata({**deleted, "retention (days)": days})
 
 
