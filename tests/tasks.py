@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from sumaclock_dagster.clock.pg_cron import open_clock
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.model import Run
+from sumaclock_dagster.outbox import queue_delivery
 from sumaclock_dagster.queue.runs import get_run
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.handler import Doors, task_handlers
@@ -29,8 +30,9 @@ EAGER = {"task_backoff_seconds": 0.1, "task_backoff_max_seconds": 0.2}
 
 
 def effect_kinds() -> TaskKinds:
-    """Kind `effect` inserts one row into public.task_effects through the connection that it is lent. Its payload may
-    say how it ends: {"raise_until": attempt} raises in earlier attempts, {"break_sql": true} fails in PostgreSQL."""
+    """Kind `effect` inserts one row into public.task_effects through the connection that it is lent, and queues a
+    request to core-api. Its payload may say how it ends: {"raise_until": attempt} raises in earlier attempts,
+    {"break_sql": true} fails in PostgreSQL."""
     kinds = TaskKinds()
 
     @kinds.register("effect", max_attempts=3, backoff_seconds=0.05, backoff_max_seconds=0.1)
@@ -46,6 +48,13 @@ def effect_kinds() -> TaskKinds:
                 run.attempt,
                 run.payload.get("say"),
             ],
+        )
+        queue_delivery(
+            run.connection,
+            idempotency_key=run.idempotency_key,
+            organization_id=run.organization_id,
+            user_id=run.user_id,
+            path="/effects",
         )
         if run.attempt < run.payload.get("raise_until", 0):
             raise RuntimeError(f"not before attempt {run.payload['raise_until']}")
@@ -167,6 +176,15 @@ def task_effects(app: Connection, task_id: UUID) -> list[tuple[datetime, str]]:
     return app.execute(
         "select scheduled_for, trigger from public.task_effects where task_id = %s order by id", [task_id]
     ).fetchall()
+
+
+def core_api_keys(app: Connection, task_id: UUID) -> list[str]:
+    """The idempotency keys of the core-api jobs that the task's runs queued, in order."""
+    rows = app.execute(
+        "select idempotency_key from sumaclock.core_api_jobs where starts_with(idempotency_key, %s) order by id",
+        [f"ai_task_run:{task_id}:"],
+    ).fetchall()
+    return [row[0] for row in rows]
 
 
 def clock_schedule(app_db: AppDatabase, app: Connection, task_id: UUID) -> str | None:

@@ -29,6 +29,7 @@ from tests.tasks import (
     WEEKLY,
     add_task,
     clock_schedule,
+    core_api_keys,
     fire,
     is_enabled,
     make_due,
@@ -129,6 +130,7 @@ def test_rule_7_the_same_firing_many_times_by_eight_workers_runs_once(crowd: App
             (row,) = api.list_task_runs(app, task)
             assert (scheduled_for, row.scheduled_for, row.status) == (occurrence, occurrence, "done")
             assert trigger == row.trigger.value
+            assert core_api_keys(app, task) == [row.idempotency_key]
             after = settled(app, task)
             if after.instant:
                 assert (after.status, clock_schedule(crowd, app, task)) == (TaskStatus.DONE, None)
@@ -168,6 +170,12 @@ def test_a_thousand_tasks_due_in_the_same_minute_all_run_and_none_twice(crowd: A
             [tasks],
         ).fetchone()
         assert counts == (1000, 1000, 1000)
+        jobs = app.execute(
+            "select count(*) from sumaclock.ai_task_runs r join sumaclock.core_api_jobs using (idempotency_key)"
+            " where r.task_id = any(%s)",
+            [tasks],
+        ).fetchone()
+        assert jobs == (1000,)
         assert unplaced(app) == 0
         wrong = app.execute(
             "select count(*) from sumaclock.ai_tasks t join sumaclock.cron_jobs j on j.id = t.cron_job_id"
@@ -176,9 +184,9 @@ def test_a_thousand_tasks_due_in_the_same_minute_all_run_and_none_twice(crowd: A
         ).fetchone()
         assert wrong == (0,)
     with connect(with_database(crowd.superuser_url, "postgres"), "test look") as cron:
-        jobs = cron.execute("select count(*) from cron.job where database = %s", [crowd.name]).fetchone()
-    assert jobs is not None
-    assert jobs[0] >= 1000
+        clock_jobs = cron.execute("select count(*) from cron.job where database = %s", [crowd.name]).fetchone()
+    assert clock_jobs is not None
+    assert clock_jobs[0] >= 1000
 
 
 def unplaced(app: Connection) -> int:
@@ -256,6 +264,7 @@ def test_pg_cron_fires_the_tasks_of_a_minute(scene: Scene) -> None:
             assert row.started_at >= scene.minute
             assert row.idempotency_key == f"ai_task_run:{task_id}:{scene.minute:%Y-%m-%dT%H:%M}Z"
             assert task_effects(app, task_id) == [(scene.minute, "clock")]
+            assert core_api_keys(app, task_id) == [row.idempotency_key]
             assert task.last_scheduled_for == scene.minute
         again = next_occurrence(parse_schedule(api.get(app, scene.daily).cron), scene.minute)
         assert again is not None

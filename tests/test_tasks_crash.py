@@ -26,6 +26,7 @@ from tests.tasks import (
     add_task,
     call,
     clock_schedule,
+    core_api_keys,
     fire,
     is_enabled,
     make_due,
@@ -142,6 +143,7 @@ def check(app_db: AppDatabase, app: Connection, scenario: str, task: Task, run: 
     effects, history = task_effects(app, task.id), api.list_task_runs(app, task.id)
     assert len(effects) == len(history) == (scenario in ("firing", "instant", "manual"))
     assert [(entry.scheduled_for, entry.trigger.value) for entry in history] == effects
+    assert [entry.idempotency_key for entry in history] == core_api_keys(app, task.id)
     if run.error == "The job was paused after this run was fired.":
         # Killed after its very last statement: the clock job was gone, and nothing was left to do.
         assert scenario == "instant"

@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from sumaclock_dagster.calendar import pg_cron_for
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.model import Failed, Policy, RetryLater, RunStatus, Skip, SumaclockError
+from sumaclock_dagster.outbox import queue_delivery
 from sumaclock_dagster.queue.runs import get_run, retry_run
 from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.tasks import api
@@ -26,6 +27,7 @@ from tests.tasks import (
     add_task,
     call,
     clock_schedule,
+    core_api_keys,
     effect_kinds,
     fired,
     make_due,
@@ -41,6 +43,7 @@ from tests.workers import await_ended
 def hostile_kinds() -> TaskKinds:
     """Kinds that write an effect and then do what they must not, or end otherwise than done."""
     kinds = effect_kinds()
+    kinds.add(own_task_kinds(queue_delivery)["core_api"])
     write = kinds["effect"].function
 
     def add(name: str, ending: Any, policy: dict[str, Any] | None = None) -> None:
@@ -120,7 +123,7 @@ def test_a_raise_in_the_last_attempt_fails_the_occurrence_and_the_task_goes_on(
     occurrence = make_due(app, task.id)
     run = fired(app, task.id)
     assert (run.status, run.attempts) == (RunStatus.FAILED, 3)
-    assert task_effects(app, task.id) == []
+    assert (task_effects(app, task.id), core_api_keys(app, task.id)) == ([], [])
     (row,) = api.list_task_runs(app, task.id)
     assert (row.status, row.scheduled_for, row.error) == ("failed", occurrence, run.error)
     assert row.error is not None
@@ -185,7 +188,7 @@ def test_whatever_a_kind_does_its_occurrence_ends_and_the_task_goes_on(
     (row,) = api.list_task_runs(app, task.id)
     assert (row.status, row.scheduled_for, run.status.value, run.attempts) == (status, occurrence, status, attempts)
     assert (text or "") in (row.error or "")
-    assert len(task_effects(app, task.id)) == effects
+    assert len(task_effects(app, task.id)) == len(core_api_keys(app, task.id)) == effects
     assert (api.get(app, task.id).status, api.get(app, task.id).next_run_at) == (TaskStatus.ACTIVE, task.next_run_at)
 
 
@@ -207,6 +210,19 @@ def test_a_users_kinds_come_by_the_settings(app: Connection) -> None:
     assert fired(app, task.id).status is RunStatus.DONE
     (row,) = api.list_task_runs(app, task.id)
     assert row.result == {"title": "Zahlungen fällig", "key": row.idempotency_key, "owner": "acme/ada"}
+
+
+def test_core_api_writes_its_core_api_job_with_the_task_run(app: Connection) -> None:
+    task = settled(app, add_task(app, {"path": "/reminders"}, kind="core_api"))
+    make_due(app, task.id)
+    assert fired(app, task.id).status is RunStatus.DONE
+    (row,) = api.list_task_runs(app, task.id)
+    assert row.result == {"queued": True, "idempotency_key": row.idempotency_key}
+    jobs = app.execute(
+        "select path, body ->> 'task_id', organization_id from sumaclock.core_api_jobs where idempotency_key = %s",
+        [row.idempotency_key],
+    ).fetchall()
+    assert jobs == [("/reminders", str(task.id), "acme")]
 
 
 @pytest.mark.parametrize(
@@ -242,13 +258,15 @@ def test_core_api_without_a_body_describes_the_task_run() -> None:
     "payload", [{"method": "BREW"}, {"path": "no-slash"}, {"path": "//elsewhere.example"}, {"path": 5}]
 )
 def test_core_api_refuses_a_payload_that_names_no_request(payload: Any) -> None:
-    queued: list[dict[str, Any]] = []
-    assert isinstance(core_api(payload, queued), Failed)
-    assert queued == []
+    assert isinstance(core_api(payload, None), Failed)
 
 
-def core_api(payload: Any, queued: list[dict[str, Any]]) -> Any:
+def core_api(payload: Any, queued: list[dict[str, Any]] | None) -> Any:
+    """What the kind returns, with what it queues in `queued`; None: by the outbox itself, without a connection."""
+
     def queue(conn: Connection, **request: Any) -> bool:
+        if queued is None:
+            return queue_delivery(conn, **request)
         queued.append(request)
         return True
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.model import Done, Failed, Outcome
+from sumaclock_dagster.model import Done, Failed, Outcome, SumaclockError
 from sumaclock_dagster.tasks.kinds import TaskKinds, TaskRun
 
-METHODS = ("POST", "PUT", "PATCH", "DELETE")
 PATH = "/ai-task-runs"
 
 
@@ -48,19 +47,20 @@ def _add_core_api(kinds: TaskKinds, queue_delivery: QueueDelivery) -> None:
     def core_api(run: TaskRun) -> Outcome:
         wanted = run.payload if isinstance(run.payload, dict) else {}
         method, path = wanted.get("method", "POST"), wanted.get("path", PATH)
-        if method not in METHODS:
-            return Failed(f"The payload's method must be one of {', '.join(METHODS)}.")
-        if not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
-            return Failed("The payload's path must be text that begins with one '/', for example '/ai-task-runs'.")
-        queued = queue_delivery(
-            run.connection,
-            idempotency_key=run.idempotency_key,
-            organization_id=run.organization_id,
-            user_id=run.user_id,
-            method=method,
-            path=path,
-            body=wanted.get("body", _description(run)),
-        )
+        if not isinstance(method, str) or not isinstance(path, str):
+            return Failed("The payload's method and path must be text, for example 'POST' and '/ai-task-runs'.")
+        try:
+            queued = queue_delivery(
+                run.connection,
+                idempotency_key=run.idempotency_key,
+                organization_id=run.organization_id,
+                user_id=run.user_id,
+                method=method,
+                path=path,
+                body=wanted.get("body", _description(run)),
+            )
+        except SumaclockError as error:
+            return Failed(str(error))
         return Done({"queued": queued, "idempotency_key": run.idempotency_key})
 
 
