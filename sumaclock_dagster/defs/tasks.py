@@ -7,6 +7,7 @@ import math
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -39,11 +40,11 @@ def task_runs(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResult:  
         newest = report.recent(conn, limit=LISTED).to_dict("records")
     return dg.MaterializeResult(
         metadata={
+            "by organisation and lateness": _picture("Task runs", draw_task_runs(by_organization, late)),
             **{
                 TOTALS[str(name)]: round(number, 3) if "lateness" in str(name) else int(number)
                 for name, number in totals.items()
             },
-            "by organisation and lateness": _picture("Task runs", draw_task_runs(by_organization, late)),
             **{
                 f"Dagster run of failed task run {run['task_run_id']}": dg.MetadataValue.dagster_run(
                     str(run["dagster_run_id"])
@@ -75,11 +76,11 @@ def upcoming_firings(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeRe
         day, week = report.timeline(conn, 24, 1), report.timeline(conn, 24 * report.DAYS, 6)
     return dg.MaterializeResult(
         metadata={
-            **{f"{status} tasks": by_status.get(status, 0) for status in ("active", "paused", "failed", "done")},
-            "firings within 24 hours": int(day.per_bar.sum()),
-            "firings within 7 days": int(week.per_bar.sum()),
             "next 24 hours": _picture("Firings of the next 24 hours", draw_timeline(day)),
             "next 7 days": _picture("Firings of the next 7 days", draw_timeline(week)),
+            "firings in 24 h": int(day.per_bar.sum()),
+            "firings in 7 days": int(week.per_bar.sum()),
+            **{f"{status} tasks": by_status.get(status, 0) for status in ("active", "paused", "failed", "done")},
             "next firings": table([_firing(firing) for firing in firings], FIRING_COLUMNS),
         }
     )
@@ -137,8 +138,7 @@ TASK_RUN_COLUMNS = {
     "meant for (UTC)": "string",
     "lateness (s)": "float",
     "trigger": "string",
-    "organization": "string",
-    "user": "string",
+    "owner": "string",
     "task id": "string",
     "Dagster run": "string",
 }
@@ -147,10 +147,9 @@ FIRING_COLUMNS = {
     "UTC": "string",
     "task": "string",
     "kind": "string",
-    "organization": "string",
-    "user": "string",
-    "clock change": "string",
+    "owner": "string",
     "time zone": "string",
+    "clock change": "string",
     "task id": "string",
 }
 
@@ -172,12 +171,11 @@ def _task_run(run: Mapping[Any, Any]) -> dict[str, Any]:
         run["kind"],
         run["status"],
         run["error"],
-        f"{run['scheduled_for']:%Y-%m-%d %H:%M}",
+        _unbroken(f"{run['scheduled_for']:%a %d %b %Y %H:%M}"),
         round(run["lateness"], 3),
         run["trigger"],
-        run["organization_id"],
-        run["user_id"],
-        str(run["task_id"]),
+        f"{run['organization_id']}/{run['user_id']}",
+        run["task_id"].hex,
         # As the UI shows a Dagster run.
         str(run["dagster_run_id"] or "")[:8],
     )
@@ -187,21 +185,25 @@ def _task_run(run: Mapping[Any, Any]) -> dict[str, Any]:
 def _firing(firing: Mapping[Any, Any]) -> dict[str, Any]:
     values = (
         _local(firing["local"]),
-        f"{firing['occurrence']:%Y-%m-%d %H:%M}",
+        _unbroken(f"{firing['occurrence']:%a %d %b %Y %H:%M}"),
         firing["title"],
         firing["kind"],
-        firing["organization_id"],
-        firing["user_id"],
-        firing["change"],
+        f"{firing['organization_id']}/{firing['user_id']}",
         firing["timezone"],
-        str(firing["task_id"]),
+        firing["change"],
+        firing["task_id"].hex,
     )
     return dict(zip(FIRING_COLUMNS, values, strict=True))
 
 
 def _local(iso: str) -> str:
-    """ "2026-12-07 09:00 +01:00" """
-    return f"{iso[:10]} {iso[11:16]} {iso[16:]}"
+    """ "Mon 07 Dec 2026 09:00 +01:00" """
+    return _unbroken(f"{datetime.fromisoformat(iso):%a %d %b %Y %H:%M} {iso[16:]}")
+
+
+def _unbroken(moment: str) -> str:
+    """The UI breaks lines of tables at spaces and at hyphens; which is why ids stand there without their hyphens."""
+    return moment.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
