@@ -25,6 +25,7 @@ from sumaclock_dagster.embedded.dagster_home import (
     commands,
     make_dagster_home,
 )
+from sumaclock_dagster.embedded.demo_tasks import ensure_demo_tasks, told
 from sumaclock_dagster.embedded.follow import Follow
 from sumaclock_dagster.embedded.processes import ask_to_end, find, first_line, identify, kill_session, wait_for_end
 from sumaclock_dagster.embedded.receiver import GOT
@@ -45,7 +46,7 @@ SUPERVISOR_SLACK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """port: of the UI, or None for the first free one from 3000 on. demo: make the demo job."""
+    """port: of the UI, or None for the first free one from 3000 on. demo: make the demo job and tasks."""
 
     port: int | None = None
     demo: bool = True
@@ -69,11 +70,14 @@ def run_up(settings: Settings, options: UpOptions, show: Show) -> None:
                 dagster = make_dagster_home(settings, mark, any_free_port(), port, receiver_port)
                 with _dagster(settings, dagster, mark, note, requests, show) as children:
                     if options.demo:
-                        with show.step("Demo job"):
+                        with show.step("Demo job and tasks"):
                             ground.ensure_demo_job(settings)
+                            tasks = ensure_demo_tasks(settings, "log" if receiver_port is None else "core_api")
                     note.change(address=dagster.address, ready=True)
                     show.say(f"\nReady. The UI is at {dagster.address}, and logs are in {home / 'logs'}.")
                     if options.demo:
+                        show.say("The demo's tasks fire next at:")
+                        show.say("\n".join(f"  {told(task)}" for task in tasks))
                         show.say("The demo job fires every minute. Each run shows here when it has ended:")
                     if receiver_port is not None:
                         show.say("Requests to core-api go to a receiver that does nothing, and show here as well.")
