@@ -106,7 +106,7 @@ def minute(cluster: TestCluster, app_database: AppDatabase) -> Iterator[Minute]:
         open_clock(app, app_database.cron_url) as clock,
         connect(cluster.file.superuser_url, "test cron superuser") as cron,
     ):
-        # Not in its very first second: pg_cron may still be at this minute's firings and take in what is made meanwhile.
+        # Not in its very first second: pg_cron may still be at this minute's firings and take in what is made.
         until(lambda: 2 <= database_time(app).second <= LATEST_SECOND, 40, "the beginning of a minute", 0.2)
         now = database_time(app)
         at = now.replace(second=0, microsecond=0) + timedelta(minutes=1)
