@@ -114,6 +114,7 @@ def tasks_changed(
     return dg.RunRequest()
 
 
+TITLE_SHOWN = 24
 TOTALS = {
     "task_runs": "task runs",
     "done": "done",
@@ -143,9 +144,9 @@ TASK_RUN_COLUMNS = {
     "Dagster run": "string",
 }
 FIRING_COLUMNS = {
+    "task": "string",
     "local time": "string",
     "UTC": "string",
-    "task": "string",
     "kind": "string",
     "owner": "string",
     "time zone": "string",
@@ -167,11 +168,11 @@ def _seconds(value: float | None) -> float | None:
 
 def _task_run(run: Mapping[Any, Any]) -> dict[str, Any]:
     values = (
-        run["title"],
+        _title(run["title"]),
         run["kind"],
         run["status"],
         run["error"],
-        _unbroken(f"{run['scheduled_for']:%a %d %b %Y %H:%M}"),
+        _unbroken(f"{run['scheduled_for']:%d %b %Y %H:%M}"),
         round(run["lateness"], 3),
         run["trigger"],
         f"{run['organization_id']}/{run['user_id']}",
@@ -184,9 +185,9 @@ def _task_run(run: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _firing(firing: Mapping[Any, Any]) -> dict[str, Any]:
     values = (
+        _title(firing["title"]),
         _local(firing["local"]),
-        _unbroken(f"{firing['occurrence']:%a %d %b %Y %H:%M}"),
-        firing["title"],
+        _unbroken(f"{firing['occurrence']:%d %b %H:%M}"),
         firing["kind"],
         f"{firing['organization_id']}/{firing['user_id']}",
         firing["timezone"],
@@ -201,9 +202,13 @@ def _local(iso: str) -> str:
     return _unbroken(f"{datetime.fromisoformat(iso):%a %d %b %Y %H:%M} {iso[16:]}")
 
 
-def _unbroken(moment: str) -> str:
+def _title(text: str) -> str:
+    return _unbroken(text if len(text) <= TITLE_SHOWN else f"{text[: TITLE_SHOWN - 1]}…")
+
+
+def _unbroken(text: str) -> str:
     """The UI breaks lines of tables at spaces and at hyphens; which is why ids stand there without their hyphens."""
-    return moment.replace(" ", "\N{NO-BREAK SPACE}")
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
