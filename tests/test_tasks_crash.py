@@ -135,7 +135,9 @@ def test_rule_7_killed_after_each_statement(
     assert len(killed) >= 10
     for nth, (task_id, run_id) in enumerate(struck[scenario]):
         run = get_run(app, run_id)
-        assert (run.lost, run.attempts) == ((1, 2) if nth < len(killed) else (0, 1))
+        # On a slow machine a later worker releases, claims and loses what an earlier one lost.
+        assert (run.lost > 0) == (nth < len(killed))
+        assert run.attempts == run.lost + 1
         check(app_db, app, scenario, settled(app, task_id), run)
 
 
