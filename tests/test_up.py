@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
@@ -25,6 +26,8 @@ from sumaclock_dagster.model import RunStatus
 from sumaclock_dagster.outbox import queue_delivery
 from sumaclock_dagster.queue.runs import fire, get_run
 from sumaclock_dagster.settings import Settings
+from sumaclock_dagster.tasks import api
+from sumaclock_dagster.tasks.records import Task, TaskStatus
 from tests.conftest import AppDatabase, TestCluster, new_home, remove_cluster
 from tests.dagster_storage import dagster_home
 from tests.up_stack import Up, postgres_of, processes_of, state, sumaclock
@@ -54,16 +57,32 @@ def answers(address: str) -> bool:
     return False
 
 
+def demo_tasks(home: Path) -> list[Task]:
+    """By their titles."""
+    with connect(Settings(home=home).app_url, "test up") as app:
+        return sorted(api.list_tasks(app, organization_id="demo"), key=lambda task: task.title)
+
+
 @pytest.mark.timeout(400)
 def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
     # From nothing.
     up = Up(home, SUMACLOCK_GRACE_SECONDS="1")
     ups.append(up)
-    up.wait_for("Ready. The UI is at")
+    ready = up.wait_for("Each run shows here when it has ended:")
+    assert "Ready. The UI is at" in ready
     first = state(home)
     assert first.ready
     assert answers(first.address)
     assert int(first.address.rpartition(":")[2]) >= 3000
+
+    # The demo's tasks are placed, and shown in local time and in UTC.
+    tasks = demo_tasks(home)
+    assert [task.title for task in tasks] == ["Hello, every week", "Hello, once"]
+    for task in tasks:
+        assert task.next_run_at is not None
+        local = task.next_run_at.astimezone(ZoneInfo("Europe/Madrid"))
+        assert f"{local:%Y-%m-%d %H:%M} {local.isoformat()[19:]} = {task.next_run_at:%Y-%m-%d %H:%M} UTC" in ready
+    assert f"{tasks[0].next_run_at:%a}" == "Mon"
 
     # A second one in the same home is told so and changes nothing.
     refused = sumaclock("up", "--home", str(home))
@@ -99,6 +118,10 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
             app, idempotency_key="up-1", organization_id="o", user_id="u", path="/hello", body={"to": "you"}
         )
     up.wait_for('core-api got POST /hello, key up-1: {"to":', 20)
+
+    # So does the task for the next minute, by way of core-api's stand-in.
+    up.wait_for(f"core-api got POST /ai-task-runs, key ai_task_run:{tasks[1].id}:", 75)
+    assert [task.status for task in demo_tasks(home)] == [TaskStatus.ACTIVE, TaskStatus.DONE]
 
     # A handler that is too long for the grace time is given back at the end, and its attempt does not count.
     settings = Settings(home=home)
@@ -138,6 +161,9 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
             lambda: (run := get_run(app, run_id)).status is RunStatus.RUNNING and run, 30, "the given back run"
         )
         assert again.lost == 0
+    assert [task.id for task in demo_tasks(home)] == [task.id for task in tasks]
+    assert [task.status for task in demo_tasks(home)] == [TaskStatus.ACTIVE] * 2
+    assert demo_tasks(home)[0].next_run_at == tasks[0].next_run_at
 
     # Everything killed at once, as by a power cut.
     victims = [*processes_of(second.supervisor.mark), *postgres_of(home), psutil.Process(second.supervisor.pid)]
