@@ -6,19 +6,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
-from rich.console import Console
 
+from sumaclock_dagster.cli.shows import JsonLines, Terminal
 from sumaclock_dagster.embedded.processes import POLL_SECONDS
+from sumaclock_dagster.embedded.show import Show
 from sumaclock_dagster.embedded.stack import UpOptions, run_down, run_up
 from sumaclock_dagster.embedded.up_file import only_one, read_up_file
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.settings import Settings
 
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, times in ISO 8601, UTC.")
 HOME = click.option(
     "--home",
     type=click.Path(file_okay=False, path_type=Path),
@@ -27,66 +27,41 @@ HOME = click.option(
 )
 
 
-class Terminal:
-    """Steps with their seconds; a line that moves only where somebody sees it. Letters that every locale has.
-
-    A terminal or a pipe that has gone must not keep anything from being stopped, so no method raises for it.
-    """
-
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-    def say(self, text: str) -> None:
-        # rich ends the process for a broken pipe.
-        with suppress(OSError, SystemExit):
-            encoding = self._console.encoding
-            self._console.print(text.encode(encoding, "replace").decode(encoding))
-
-    @contextmanager
-    def step(self, what: str) -> Iterator[None]:
-        started = time.monotonic()
-        moving = self._console.status(what, spinner="line") if self._console.is_terminal else None
-        with suppress(OSError, SystemExit):
-            if moving:
-                moving.start()
-        try:
-            yield
-        finally:
-            with suppress(OSError, SystemExit):
-                if moving:
-                    moving.stop()
-        self.say(f"  ok  {what} ({time.monotonic() - started:.1f} s)")
-
-
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the UI.  [default: the first free from 3000 on]")
 @click.option("--no-demo", is_flag=True, help="Make no demo job.")
 @click.option("--detach", is_flag=True, help="Leave it running in the background; `sumaclock down` stops it.")
+@JSON
 @HOME
-def up(port: int | None, no_demo: bool, detach: bool, home: Path | None) -> None:
+def up(port: int | None, no_demo: bool, detach: bool, as_json: bool, home: Path | None) -> None:
     """Start PostgreSQL with pg_cron, Dagster and a demo job, and show each run. Ctrl-C stops it all.
 
     With SUMACLOCK_DATABASE_URL set, that server is checked and used instead of a private one.
     """
     settings = _settings(home)
     if detach:
-        _up_in_background(settings, port, no_demo)
+        _up_in_background(settings, port, no_demo, as_json)
     else:
-        run_up(settings, UpOptions(port, not no_demo), Terminal())
+        run_up(settings, UpOptions(port, not no_demo), _show(as_json))
 
 
 @click.command()
+@JSON
 @HOME
-def down(home: Path | None) -> None:
+def down(as_json: bool, home: Path | None) -> None:
     """Stop what `sumaclock up` started, and nothing else."""
-    run_down(_settings(home), Terminal())
+    run_down(_settings(home), _show(as_json))
+
+
+def _show(as_json: bool) -> Show:
+    return JsonLines() if as_json else Terminal()
 
 
 def _settings(home: Path | None) -> Settings:
     return Settings() if home is None else Settings(home=home)
 
 
-def _up_in_background(settings: Settings, port: int | None, no_demo: bool) -> None:
+def _up_in_background(settings: Settings, port: int | None, no_demo: bool, as_json: bool) -> None:
     home = settings.home.absolute()
     with only_one(home):
         pass
@@ -95,6 +70,7 @@ def _up_in_background(settings: Settings, port: int | None, no_demo: bool) -> No
     file = logs / "up.log"
     file.unlink(missing_ok=True)
     options = [*(["--port", str(port)] if port else []), *(["--no-demo"] if no_demo else [])]
+    options += ["--json"] if as_json else []
     command = [sys.executable, "-m", "sumaclock_dagster.cli.main", "up", "--home", str(home), *options]
     with file.open("ab") as log:
         # Its own session: the end of this terminal is not its end.
@@ -108,6 +84,7 @@ def _up_in_background(settings: Settings, port: int | None, no_demo: bool) -> No
         )
     try:
         _follow(supervisor, home, file)
+        _show(as_json).say(f"It goes on in the background and writes to {file}. Stop it with `bin/down`.")
     except KeyboardInterrupt:
         supervisor.terminate()
         supervisor.wait()
@@ -126,6 +103,5 @@ def _follow(supervisor: subprocess.Popen[bytes], home: Path, file: Path) -> None
             if ended:
                 raise SumaclockError(f"It did not start; what it said is above and in {file}.")
             if ready:
-                click.echo(f"It goes on in the background and writes to {file}. Stop it with `bin/down`.")
                 return
             time.sleep(POLL_SECONDS)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
+
+from sumaclock_dagster.model import Run
 
 
 class Show(Protocol):
@@ -12,3 +15,9 @@ class Show(Protocol):
 
     def step(self, what: str) -> AbstractContextManager[None]:
         """Something that takes a moment: shown while it goes on, and with its seconds when it has ended well."""
+
+    def ready(self, address: str, logs: Path) -> None:
+        """Everything runs: where the UI and the logs are."""
+
+    def run(self, run: Run) -> None:
+        """A run has ended."""

@@ -32,7 +32,7 @@ from sumaclock_dagster.embedded.receiver import GOT
 from sumaclock_dagster.embedded.show import Show
 from sumaclock_dagster.embedded.stop_requests import Stopped, StopRequests
 from sumaclock_dagster.embedded.up_file import UpNote, only_one, read_up_file, remove_up_file
-from sumaclock_dagster.embedded.watch import Watch, line
+from sumaclock_dagster.embedded.watch import Watch
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.settings import Settings
 
@@ -74,7 +74,7 @@ def run_up(settings: Settings, options: UpOptions, show: Show) -> None:
                             ground.ensure_demo_job(settings)
                             tasks = ensure_demo_tasks(settings, "log" if receiver_port is None else "core_api")
                     note.change(address=dagster.address, ready=True)
-                    show.say(f"\nReady. The UI is at {dagster.address}, and logs are in {home / 'logs'}.")
+                    show.ready(dagster.address, home / "logs")
                     if options.demo:
                         show.say("The demo's tasks fire next at:")
                         show.say("\n".join(f"  {told(task)}" for task in tasks))
@@ -214,7 +214,9 @@ def _watch(
     try:
         while not requests.wait(LOOK_SECONDS):
             ended, told = watch.look()
-            for text in [*map(line, ended), *arrivals.look(), *told, *children.tend()]:
+            for run in ended:
+                show.run(run)
+            for text in [*arrivals.look(), *told, *children.tend()]:
                 show.say(text)
             if cluster is not None and time.monotonic() - cluster_looked_at > CLUSTER_LOOK_SECONDS:
                 cluster_looked_at = time.monotonic()
