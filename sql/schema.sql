@@ -666,6 +666,8 @@ CREATE TABLE sumaclock.cron_jobs (
     enabled boolean DEFAULT true NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    catch_up text DEFAULT 'one'::text NOT NULL,
+    CONSTRAINT cron_jobs_catch_up_check CHECK ((catch_up = ANY (ARRAY['one'::text, 'none'::text]))),
     CONSTRAINT cron_jobs_kind_check CHECK ((kind ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
     CONSTRAINT cron_jobs_organization_id_check CHECK (((length(organization_id) >= 1) AND (length(organization_id) <= 200))),
     CONSTRAINT cron_jobs_schedule_check CHECK (((length(schedule) >= 1) AND (length(schedule) <= 999))),
@@ -677,6 +679,8 @@ ALTER TABLE sumaclock.cron_jobs OWNER TO sumaclock_owner;
 COMMENT ON TABLE sumaclock.cron_jobs IS 'What is to run and when: kind, owner, payload and a raw UTC schedule. Each enabled row has one clock job in pg_cron.';
 
 COMMENT ON COLUMN sumaclock.cron_jobs.schedule IS 'Five cron fields in UTC, or "N seconds" where pg_cron knows it.';
+
+COMMENT ON COLUMN sumaclock.cron_jobs.catch_up IS 'After missed firings: ''one'' run for the last of them, or ''none'', which leaves a skipped run with the reason. Tasks always catch up once.';
 
 CREATE TABLE sumaclock.cron_runs (
     id bigint NOT NULL,
@@ -739,6 +743,17 @@ CREATE TABLE sumaclock.migrations (
 ALTER TABLE sumaclock.migrations OWNER TO sumaclock_owner;
 
 COMMENT ON TABLE sumaclock.migrations IS 'Which files of sql/migrations this database has got, with their SHA-256.';
+
+CREATE TABLE sumaclock.missed_firings_look (
+    the_only_row boolean DEFAULT true NOT NULL,
+    looked_until timestamp with time zone DEFAULT date_trunc('minute'::text, now()) NOT NULL,
+    CONSTRAINT missed_firings_look_looked_until_check CHECK (isfinite(looked_until)),
+    CONSTRAINT missed_firings_look_the_only_row_check CHECK (the_only_row)
+);
+
+ALTER TABLE sumaclock.missed_firings_look OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.missed_firings_look IS 'One row: up to which minute missed firings of jobs have been looked for.';
 
 CREATE TABLE sumaclock.preview_requests (
     id bigint NOT NULL,
@@ -834,6 +849,9 @@ ALTER TABLE ONLY sumaclock.cron_runs
 
 ALTER TABLE ONLY sumaclock.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY sumaclock.missed_firings_look
+    ADD CONSTRAINT missed_firings_look_pkey PRIMARY KEY (the_only_row);
 
 ALTER TABLE ONLY sumaclock.ai_task_runs
     ADD CONSTRAINT once_an_occurrence UNIQUE (task_id, scheduled_for);
@@ -950,6 +968,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_jobs TO sumaclock_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_runs TO sumaclock_app;
 
 GRANT SELECT ON TABLE sumaclock.migrations TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.missed_firings_look TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.preview_requests TO sumaclock_app;
 

@@ -112,6 +112,19 @@ def next_utc(schedule: str, after: datetime) -> datetime:
     return next(CronSim(_for_cronsim(schedule.split(" ")), naive)).replace(tzinfo=UTC)
 
 
+def previous_utc(schedule: str, before: datetime) -> datetime | None:
+    """The last minute strictly before the aware `before` at which pg_cron fires `schedule`; aware, in UTC. None for
+    "N seconds", which knows no minutes. Raises as `next_utc` does.
+    """
+    if before.tzinfo is None:
+        raise ValueError("`before` must be an aware datetime.")
+    check(schedule, ClockFeatures(seconds=True, last_day=True))
+    if SECONDS.fullmatch(schedule):
+        return None
+    naive = before.astimezone(UTC).replace(tzinfo=None)
+    return next(CronSim(_for_cronsim(schedule.split(" ")), naive, reverse=True)).replace(tzinfo=UTC)
+
+
 def _check_whole(schedule: str) -> None:
     if not schedule.strip():
         raise SumaclockError("The schedule is empty. Write five fields in UTC, for example '*/15 9-17 * * MON-FRI'.")

@@ -88,17 +88,17 @@ class Clock:
         already, nothing is written."""
         command = firing_command(job_id)
         name = clock_job_name(self.database_name, job_id)
-        self._call(lambda conn: _place(conn, self.database_name, name, schedule, command))
+        self.call(lambda conn: _place(conn, self.database_name, name, schedule, command))
 
     def unschedule(self, job_id: UUID) -> None:
         """Remove the job's clock job. One that is not there, or that another session removes just now, is fine."""
         name = clock_job_name(self.database_name, job_id)
-        self._call(lambda conn: _remove(conn, self.database_name, name))
+        self.call(lambda conn: _remove(conn, self.database_name, name))
 
     def listed(self) -> list[ClockJob]:
         """The clock jobs of this database and role, and nobody else's."""
         where = {"database": self.database_name, "prefix": f"{self.database_name}{PREFIX}"}
-        return self._call(
+        return self.call(
             lambda conn: (
                 conn.cursor(row_factory=class_row(ClockJob)).execute(query("list_clock_jobs"), where).fetchall()
             )
@@ -107,7 +107,7 @@ class Clock:
     def find(self, job_id: UUID) -> ClockJob | None:
         """The job's clock job, or None."""
         name = clock_job_name(self.database_name, job_id)
-        row = self._call(lambda conn: _find(conn, name))
+        row = self.call(lambda conn: _find(conn, name))
         if row is None or row["database"] != self.database_name:
             return None
         return ClockJob(row["jobid"], job_id, row["schedule"], row["command"], row["active"])
@@ -118,10 +118,10 @@ class Clock:
         Raises SumaclockError for pg_cron before 1.4 and for 1.6.0 to 1.6.2.
         """
         if self._features is None:
-            self._features = self._call(lambda conn: _try_features(conn, self.database_name))
+            self._features = self.call(lambda conn: _try_features(conn, self.database_name))
         return self._features
 
-    def _call(self, work: Callable[[Connection], T]) -> T:
+    def call(self, work: Callable[[Connection], T]) -> T:
         """Do `work`, which may be repeated: after a break of the connection, and after a collision in cron.job."""
         with self._lock:
             for attempt in range(1, ATTEMPTS + 1):

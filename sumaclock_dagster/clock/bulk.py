@@ -1,0 +1,107 @@
+"""Many clock jobs at once: one look at all that bear our name, and changes of up to a thousand in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from sumaclock_dagster.clock.command import firing_command
+from sumaclock_dagster.clock.pg_cron import PREFIX, Clock, clock_job_name
+from sumaclock_dagster.db import Connection, query
+
+# pg_cron never notices about 3,000 changes in one transaction, until the next one.
+MOST_CHANGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NamedClockJob:
+    """A row of `cron.job` with a name of ours. It is ours only where database and username are, too."""
+
+    jobid: int
+    job_id: UUID
+    schedule: str
+    command: str
+    active: bool
+    database: str
+    username: str
+    host: str
+    port: int
+    database_exists: bool
+
+
+@dataclass(slots=True)
+class Changes:
+    """removed: numbers of pg_cron. placed: (job id, raw schedule). What is in both is made anew."""
+
+    removed: list[int] = field(default_factory=list)
+    placed: list[tuple[UUID, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.removed) + len(self.placed)
+
+
+def list_named(clock: Clock, ids: Collection[UUID] | None = None) -> list[NamedClockJob]:
+    """The clock jobs named like ours (of these jobs, or all) that the clock's role may see."""
+    return clock.call(lambda conn: _list_named(conn, clock.database_name, ids))
+
+
+def read_role_and_port(clock: Clock) -> tuple[str, int]:
+    """As whom the clock schedules, and the port that a new clock job gets."""
+
+    def read(conn: Connection) -> tuple[str, int]:
+        row = conn.execute(query("read_clock_ground")).fetchone()
+        assert row is not None  # noqa: S101  (a select without from has one row)
+        return str(row[0]), int(row[1])
+
+    return clock.call(read)
+
+
+def change_many(clock: Clock, ids: Collection[UUID], decide: Callable[[list[NamedClockJob]], Changes]) -> Changes:
+    """Look at these jobs' clock jobs and make the changes that `decide` wants, in one transaction. It may be asked
+    again. Raises SumaclockError; ValueError for over 1,000 changes."""
+
+    def work(conn: Connection) -> Changes:
+        with conn.transaction():
+            changes = decide(_list_named(conn, clock.database_name, ids))
+            if len(changes) > MOST_CHANGES:
+                raise ValueError(f"{len(changes)} changes of cron.job are too many for one transaction.")
+            _apply(conn, clock.database_name, changes)
+        return changes
+
+    return clock.call(work)
+
+
+def clear(clock: Clock) -> int:
+    """Remove every clock job of this database and role. Returns how many."""
+    removed = 0
+    while some := clock.listed()[:MOST_CHANGES]:
+        removed += len(change_many(clock, [job.job_id for job in some], partial(_all_of, [job.jobid for job in some])))
+    return removed
+
+
+def _all_of(jobids: Collection[int], named: list[NamedClockJob]) -> Changes:
+    """Those that are still there; a number of pg_cron is never given twice."""
+    return Changes(removed=[job.jobid for job in named if job.jobid in jobids])
+
+
+def _list_named(conn: Connection, database: str, ids: Collection[UUID] | None) -> list[NamedClockJob]:
+    values = {"prefix": f"{database}{PREFIX}", "ids": None if ids is None else [str(job_id) for job_id in ids]}
+    cursor = conn.cursor(row_factory=class_row(NamedClockJob))
+    return cursor.execute(query("list_named_clock_jobs"), values, prepare=False).fetchall()
+
+
+def _apply(conn: Connection, database: str, changes: Changes) -> None:
+    if changes.removed:
+        conn.execute(query("unschedule_clock_jobs"), {"jobids": changes.removed}, prepare=False)
+    if changes.placed:
+        values = {
+            "database": database,
+            "names": [clock_job_name(database, job_id) for job_id, _ in changes.placed],
+            "schedules": [schedule for _, schedule in changes.placed],
+            "commands": [firing_command(job_id) for job_id, _ in changes.placed],
+        }
+        conn.execute(query("schedule_clock_jobs"), values, prepare=False)

@@ -1,0 +1,158 @@
+"""Heartbeat: what the clock missed is fired now, once. Late is late, not lost (rule 9).
+
+A late task gets one run with the trigger catch_up; settling it executes the occurrence under the very key that its
+firing would have had, so whichever comes first executes it and the other finds that it did. A raw job gets one run for
+the last firing that it missed since the last look, unless it has fired since. Two heartbeats at once: one works, the
+other finds the lock taken and leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from sumaclock_dagster.calendar import pg_cron_for
+from sumaclock_dagster.clock.bulk import list_named
+from sumaclock_dagster.clock.pg_cron import Clock
+from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.raw_schedule import previous_utc
+from sumaclock_dagster.reconcile.drift import by_job, own_row, read_ground
+
+# A firing may take a minute and a half when ten thousand are due at once.
+LATE_SECONDS = 180
+EXPLAINED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LateTask:
+    """A task whose time passed without a firing. run_id: of the run that fires it now."""
+
+    task_id: UUID
+    title: str
+    job_id: UUID
+    scheduled_at: datetime
+    run_id: int
+    late_seconds: float
+    told: int
+
+
+@dataclass(frozen=True, slots=True)
+class MissedFiring:
+    """The last firing that a raw job missed. status: pending, or skipped where the job's policy is 'none'."""
+
+    job_id: UUID
+    kind: str
+    scheduled_at: datetime
+    run_id: int
+    status: str
+    late_seconds: float
+    told: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What one heartbeat fired. looked: False where another heartbeat was at work."""
+
+    looked: bool = True
+    tasks: list[LateTask] = field(default_factory=list)
+    jobs: list[MissedFiring] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """How many tasks are late, and how many jobs missed a firing."""
+
+    tasks: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The last minute in the window at which each schedule should have fired."""
+
+    until: datetime
+    schedules: list[str]
+    moments: list[datetime]
+
+
+def look_for_late(app: Connection, retention_days: int) -> Late:
+    """What a heartbeat would fire. Fires nothing; where no job missed anything, notes up to when that is known."""
+    with app.transaction():
+        tasks = _count(app, "count_late_tasks", late=LATE_SECONDS)
+        due = _due(app, retention_days)
+        jobs = _count(app, "count_missed_firings", schedules=due.schedules, moments=due.moments)
+        if jobs == 0:
+            app.execute(query("note_missed_look"), {"until": due.until})
+    return Late(tasks, jobs)
+
+
+def beat(app: Connection, retention_days: int) -> Beat:
+    """Fire every late task and what raw jobs missed: one run each. Wakes the workers."""
+    with app.transaction():
+        row = app.execute(query("lock_heartbeat")).fetchone()
+        if row is None or not row[0]:
+            return Beat(looked=False)
+        values = {"late": LATE_SECONDS}
+        tasks = app.cursor(row_factory=class_row(LateTask)).execute(query("fire_late_tasks"), values).fetchall()
+        due = _due(app, retention_days)
+        missed = {"schedules": due.schedules, "moments": due.moments}
+        cursor = app.cursor(row_factory=class_row(MissedFiring))
+        jobs = cursor.execute(query("write_missed_firings"), missed).fetchall()
+        app.execute(query("note_missed_look"), {"until": due.until})
+    return Beat(True, tasks, jobs)
+
+
+def why_late(app: Connection, clock: Clock, late: Sequence[LateTask]) -> dict[UUID, str]:
+    """By task id: why the clock did not fire them, as far as pg_cron tells now. The first hundred."""
+    some = late[:EXPLAINED]
+    try:
+        ground = read_ground(app, clock)
+        rows = by_job(list_named(clock, [task.job_id for task in some]))
+    except SumaclockError as error:
+        return {task.task_id: str(error) for task in some}
+    reasons = {}
+    for task in some:
+        own = own_row(rows.get(task.job_id, []), ground)
+        if own is None:
+            reason = "It has no clock job."
+        elif not own.active:
+            reason = "Its clock job is inactive."
+        elif own.schedule != pg_cron_for(task.scheduled_at):
+            reason = f"Its clock job is at '{own.schedule}' instead of '{pg_cron_for(task.scheduled_at)}'."
+        else:
+            reason = "Its clock job did not fire, or its firing failed: see `sumaclock doctor`."
+        reasons[task.task_id] = reason
+    return reasons
+
+
+def _due(app: Connection, retention_days: int) -> Due:
+    window = app.execute(query("read_missed_window"), {"late": LATE_SECONDS, "retention": retention_days}).fetchone()
+    assert window is not None  # noqa: S101  (the table has its one row from the migration on)
+    after, until = window
+    due = Due(until, [], [])
+    for (schedule,) in app.execute(query("list_raw_schedules")).fetchall():
+        moment = _last_within(schedule, after, until)
+        if moment is not None:
+            due.schedules.append(schedule)
+            due.moments.append(moment)
+    return due
+
+
+def _last_within(schedule: str, after: datetime, until: datetime) -> datetime | None:
+    """The last minute in (after, until] at which it fires; None also for a schedule that no grammar knows."""
+    try:
+        found = previous_utc(schedule, until + timedelta(minutes=1))
+    except SumaclockError:
+        return None
+    return found if found is not None and found > after else None
+
+
+def _count(app: Connection, name: str, **values: object) -> int:
+    row = app.execute(query(name), values).fetchone()
+    assert row is not None  # noqa: S101  (a count has one row)
+    return int(row[0])
