@@ -39,6 +39,8 @@ from tests.workers import await_ended
 
 # More exchanges than anything that is done for a task takes.
 MOST = 40
+# What one loses is not for the next to execute, and however often a slow machine loses it, it is not given up.
+PATIENT = {"dead_session_seconds": 20, "max_lost": 100}
 SCENARIOS = ("firing", "instant", "early", "manual", "creation", "edit", "pause", "deletion")
 # Tasks by the number of exchanges after which the worker was killed over them, each with its run; the last was not.
 Struck = list[tuple[UUID, int]]
@@ -64,13 +66,13 @@ def struck(app_db: AppDatabase) -> Iterator[dict[str, Struck]]:
             spare = {scenario: make_tasks(app, scenario) for scenario in SCENARIOS if scenario != "creation"}
             for task in (task for tasks in spare.values() for task in tasks):
                 assert settled(app, task, 30).next_run_at is not None
-        process = task_process.spawn("crash", app_db, **EAGER)
+        process = task_process.spawn("crash", app_db, **EAGER, **PATIENT)
         try:
             struck = {name: strike(app_db, app, process, name, spare.get(name, [])) for name in SCENARIOS}
         finally:
             process.kill()
             process.wait()
-        with task_worker(app_db):
+        with task_worker(app_db, max_lost=PATIENT["max_lost"]):
             await_ended(app, [run for tasks in struck.values() for _, run in tasks], 60)
             yield struck
 
