@@ -168,7 +168,7 @@ def test_a_worker_reports_its_totals_and_goes_on_while_dagsters_storage_is_down(
     assert executed(bad) is RunStatus.FAILED
 
     app.execute("update sumaclock.workers set retires_at = now()")
-    thread.join(30)
+    thread.join(90)
 
     assert ended, "the worker retired"
     assert ended[0].success
