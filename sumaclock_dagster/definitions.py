@@ -6,6 +6,8 @@ import dagster as dg
 
 from sumaclock_dagster.code_version import code_version
 from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, report_failures, run_failures
+from sumaclock_dagster.defs.loops import heartbeat_job, heartbeat_schedule, repair_job, repair_schedule
+from sumaclock_dagster.defs.reconcile import schedule_drift, sync_job, sync_report, sync_schedule
 from sumaclock_dagster.defs.resources import Sumaclock
 from sumaclock_dagster.defs.schedules import prune_job, prune_schedule
 from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
@@ -32,10 +34,21 @@ def build(settings: Settings) -> dg.Definitions:
         code_version=code_version(settings.loaded_code),
     )
     return dg.Definitions(
-        assets=[cron_runs, run_failures, task_runs, upcoming_firings],
+        assets=[cron_runs, run_failures, task_runs, upcoming_firings, sync_report, schedule_drift],
         asset_checks=[every_kind_has_a_handler],
-        jobs=[work, prune_job, report_failures, report_tasks, pause_task, resume_task, run_task_now],
+        jobs=[
+            work,
+            heartbeat_job,
+            repair_job,
+            sync_job,
+            prune_job,
+            report_failures,
+            report_tasks,
+            pause_task,
+            resume_task,
+            run_task_now,
+        ],
         sensors=[pending_runs, failures_changed, tasks_changed],
-        schedules=[prune_schedule],
+        schedules=[heartbeat_schedule, repair_schedule, sync_schedule, prune_schedule],
         resources={"sumaclock": sumaclock},
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from sumaclock_dagster.cli.clock import clock
 from sumaclock_dagster.cli.doctor import doctor, migrate
+from sumaclock_dagster.cli.drift import drift
 from sumaclock_dagster.cli.jobs import jobs
 from sumaclock_dagster.cli.output import RefusingGroup
 from sumaclock_dagster.cli.runs import runs
@@ -21,7 +23,7 @@ def main() -> None:
     """
 
 
-for command in (up, down, doctor, migrate, tasks, jobs, runs):
+for command in (up, down, doctor, migrate, tasks, jobs, runs, drift, clock):
     main.add_command(command)
 
 

@@ -10,7 +10,18 @@ from sumaclock_dagster.defs.resources import Sumaclock
 from sumaclock_dagster.prune import prune_core_api_jobs, prune_firings, prune_runs, prune_workers
 from sumaclock_dagster.queue.workers import read_clock
 
-OWN_JOBS = ("work", "report_failures", "report_tasks", "pause_task", "resume_task", "run_task_now", "prune")
+OWN_JOBS = (
+    "work",
+    "heartbeat",
+    "repair",
+    "sync",
+    "prune",
+    "report_failures",
+    "report_tasks",
+    "pause_task",
+    "resume_task",
+    "run_task_now",
+)
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 DAGSTER_BATCH = 100
 NOTHING = dg.Out(dg.Nothing, description="What was deleted is in the metadata.")

@@ -1,0 +1,88 @@
+"""`sumaclock clock`: this database's clock jobs in pg_cron, as they are there."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.table import Table
+
+from sumaclock_dagster.cli.output import (
+    RefusingGroup,
+    Times,
+    clock_session,
+    console,
+    json_option,
+    plain,
+    print_json,
+    tz_option,
+)
+from sumaclock_dagster.cli.records import clock_job_record, iso
+from sumaclock_dagster.clock.bulk import clear as clear_clock
+from sumaclock_dagster.clock.jobs import database_time
+from sumaclock_dagster.clock.pg_cron import ClockJob
+from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.raw_schedule import next_utc
+
+
+@click.group(cls=RefusingGroup)
+def clock() -> None:
+    """This database's clock jobs in pg_cron."""
+
+
+@clock.command("list")
+@click.option("--limit", type=click.IntRange(1, 1_000_000), default=100, show_default=True)
+@json_option
+@tz_option
+def list_(limit: int, as_json: bool, tz: Any) -> None:
+    """List the clock jobs of this database and role, the next to fire first."""
+    with clock_session() as (app, opened):
+        now = database_time(app)
+        listed = opened.listed()
+    found = sorted(((next_minute(job, now), job) for job in listed), key=lambda pair: (pair[0] is None, pair[0] or now))
+    if as_json:
+        records = [
+            {"job_id": str(job.job_id), **clock_job_record(job), "next_firing_at": iso(at)} for at, job in found[:limit]
+        ]
+        print_json(records)
+    else:
+        table = Table("fires next", "schedule", "job", "pg_cron", box=None, pad_edge=False)
+        for at, job in found[:limit]:
+            when = Times(tz).minutes(at) if at else "never" if job.active else "inactive"
+            table.add_row(plain(when), plain(job.schedule), plain(job.job_id), plain(job.jobid))
+        console().print(table)
+        click.echo(f"{len(listed)} clock job{'' if len(listed) == 1 else 's'}.")
+    if len(found) > limit:
+        click.echo(f"Only the first {limit} of {len(found)}; --limit shows more.", err=True)
+
+
+@clock.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def clear(yes: bool, as_json: bool) -> None:
+    """Take all clock jobs of this database away, before it is dropped: nothing of it fires any more."""
+    with clock_session() as (_, opened):
+        number = len(opened.listed())
+        if number and not yes:
+            click.echo(
+                f"All {number} clock jobs of database '{opened.database_name}' go: nothing of it fires any more, until "
+                "the hourly repair or `sumaclock drift --fix` places them again.",
+                err=True,
+            )
+            click.confirm(f"Remove the {number} clock jobs of '{opened.database_name}'?", abort=True, err=True)
+        removed = clear_clock(opened) if number else 0
+    if as_json:
+        print_json({"database": opened.database_name, "removed": removed})
+    else:
+        click.echo(f"{removed} clock jobs of database '{opened.database_name}' are removed.")
+
+
+def next_minute(job: ClockJob, now: datetime) -> datetime | None:
+    """When it fires next (UTC); None for an inactive one, and for a schedule that no grammar of ours knows."""
+    if not job.active:
+        return None
+    try:
+        return next_utc(job.schedule, now)
+    except SumaclockError:
+        return None
