@@ -89,9 +89,11 @@ def _all_of(jobids: Collection[int], named: list[NamedClockJob]) -> Changes:
 
 
 def _list_named(conn: Connection, database: str, ids: Collection[UUID] | None) -> list[NamedClockJob]:
-    values = {"prefix": f"{database}{PREFIX}", "ids": None if ids is None else [str(job_id) for job_id in ids]}
     cursor = conn.cursor(row_factory=class_row(NamedClockJob))
-    return cursor.execute(query("list_named_clock_jobs"), values, prepare=False).fetchall()
+    if ids is None:
+        return cursor.execute(query("list_named_clock_jobs"), {"prefix": f"{database}{PREFIX}"}).fetchall()
+    names = [clock_job_name(database, job_id) for job_id in ids]
+    return cursor.execute(query("list_clock_jobs_by_name"), {"names": names}, prepare=False).fetchall()
 
 
 def _apply(conn: Connection, database: str, changes: Changes) -> None:

@@ -6,5 +6,4 @@ select c.jobid, right(c.jobname::text, 36)::uuid as job_id, c.schedule, c.comman
 from cron.job c
 where left(c.jobname::text, -36) = %(prefix)s
   and right(c.jobname::text, 36) ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
-  and (%(ids)s::text[] is null or right(c.jobname::text, 36) = any (%(ids)s::text[]))
 order by c.jobid

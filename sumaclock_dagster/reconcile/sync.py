@@ -119,7 +119,8 @@ class Mender:
         ids = sorted({drift.job_id for drift in drifts})
         for start in range(0, len(ids), BATCH):
             self._mend(ids[start : start + BATCH])
-            self._say(f"{min(start + BATCH, len(ids))} of {len(ids)} jobs looked at; {self.changes} changes.")
+            done = min(start + BATCH, len(ids))
+            self._say(f"{done} of {len(ids)} jobs looked at; {self.changes} changes.")
 
     def explained(self, drifts: list[Drift]) -> list[Drift]:
         """With the reason why each remains, where there is one."""
