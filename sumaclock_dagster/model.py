@@ -30,7 +30,8 @@ class RunTrigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A row of `cron_jobs`. `schedule` is a raw UTC schedule; times are aware."""
+    """A row of `cron_jobs`. `schedule` is a raw UTC schedule; times are aware. `catch_up`: after missed firings
+    "one" run for the last of them, or "none"."""
 
     id: UUID
     kind: str
@@ -39,6 +40,7 @@ class Job:
     payload: Any
     schedule: str
     enabled: bool
+    catch_up: str
     created_at: datetime
     updated_at: datetime
 

@@ -112,3 +112,13 @@ def test_clock_clear_names_the_database_and_the_number_and_asks(
         assert done.stdout == f"3 clock jobs of database '{app_db.name}' are removed.\n"
         assert [row[0] for row in clock_rows(cron, app_db.name)] == ["of a neighbour"]
     assert read("clock", "clear", "--yes") == {"database": app_db.name, "removed": 0}
+
+
+def test_a_jobs_catch_up_policy_is_given_shown_and_changed(clock: Clock) -> None:
+    common = ["jobs", "add", "--kind", "demo", "--org", "acme", "--user", "ada", "--schedule", NEVER_SOON]
+    assert read(*common)["catch_up"] == "one"
+    job_id = read(*common, "--catch-up", "none")["id"]
+    assert "is skipped" in run("jobs", "show", job_id).stdout
+    assert read("jobs", "edit", job_id, "--catch-up", "one")["catch_up"] == "one"
+    assert "fires once, late" in run("jobs", "show", job_id).stdout
+    assert read("jobs", "edit", job_id, "--schedule", "1 1 1 1 *")["catch_up"] == "one"

@@ -27,6 +27,7 @@ JOB_NAMES = [
     "payload",
     "schedule",
     "enabled",
+    "catch_up",
     "created_at",
     "updated_at",
     "next_firing_at",

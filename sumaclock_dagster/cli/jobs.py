@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import click
 
 from sumaclock_dagster.cli.output import (
+    Command,
     RefusingGroup,
     Times,
     app_session,
@@ -38,6 +40,15 @@ from sumaclock_dagster.queue.runs import fire, get_run, list_runs
 LAST_RUNS = 5
 
 
+def catch_up_option(default: str | None) -> Callable[[Command], Command]:
+    return click.option(
+        "--catch-up",
+        type=click.Choice(["one", "none"]),
+        default=default,
+        help="After missed firings: one run for the last of them (as jobs do by default), or none.",
+    )
+
+
 @click.group(cls=RefusingGroup)
 def jobs() -> None:
     """Jobs: what is to run, and when (UTC)."""
@@ -51,6 +62,7 @@ def jobs() -> None:
 @click.option("--payload", default="{}", show_default=True, help="JSON for the handler; @FILE or - (stdin) reads it.")
 @click.option("--id", "job_id", type=click.UUID, help="An id of your own instead of a new one.")
 @click.option("--paused", is_flag=True, help="Create it without letting it fire yet.")
+@catch_up_option(default="one")
 @json_option
 @tz_option
 def add(
@@ -61,6 +73,7 @@ def add(
     payload: str,
     job_id: UUID | None,
     paused: bool,
+    catch_up: str,
     as_json: bool,
     tz: Any,
 ) -> None:
@@ -76,6 +89,7 @@ def add(
             payload=parsed,
             schedule=schedule,
             enabled=not paused,
+            catch_up=catch_up,
             job_id=job_id,
         )
         _tell(app, job, "created", as_json, tz)
@@ -131,15 +145,24 @@ def show(job_id: UUID, as_json: bool, tz: Any) -> None:
 @click.option("--schedule", help="Five cron fields in UTC.")
 @click.option("--payload", help="JSON for the handler; @FILE or - (stdin) reads it.")
 @click.option("--kind", help="Which handler executes it.")
+@catch_up_option(default=None)
 @json_option
 @tz_option
-def edit(job_id: UUID, schedule: str | None, payload: str | None, kind: str | None, as_json: bool, tz: Any) -> None:
+def edit(
+    job_id: UUID,
+    schedule: str | None,
+    payload: str | None,
+    kind: str | None,
+    catch_up: str | None,
+    as_json: bool,
+    tz: Any,
+) -> None:
     """Change what is given and leave the rest."""
-    if schedule is None and payload is None and kind is None:
-        raise click.UsageError("Nothing to change: give --schedule, --payload or --kind.")
+    if schedule is None and payload is None and kind is None and catch_up is None:
+        raise click.UsageError("Nothing to change: give --schedule, --payload, --kind or --catch-up.")
     parsed = ... if payload is None else read_payload(payload)
     with clock_session() as (app, clock):
-        job = change_job(app, clock, job_id, schedule=schedule, payload=parsed, kind=kind)
+        job = change_job(app, clock, job_id, schedule=schedule, payload=parsed, kind=kind, catch_up=catch_up)
         _tell(app, job, "changed", as_json, tz)
 
 

@@ -20,6 +20,7 @@ def job_record(job: Job, now: datetime) -> dict[str, Any]:
         "payload": job.payload,
         "schedule": job.schedule,
         "enabled": job.enabled,
+        "catch_up": job.catch_up,
         "created_at": iso(job.created_at),
         "updated_at": iso(job.updated_at),
         "next_firing_at": iso(next_firing(job, now)),

@@ -49,6 +49,7 @@ def print_job(job: Job, now: datetime, clock: str, times: Times) -> None:
         ("schedule", plain(f"{job.schedule} (UTC)")),
         ("fires next", Text(fires)),
         ("clock job", plain(clock)),
+        ("when missed", Text("fires once, late" if job.catch_up == "one" else "is skipped")),
         ("created", Text(times.both(job.created_at))),
         ("changed", Text(times.both(job.updated_at))),
         ("payload", _json(job.payload)),

@@ -49,16 +49,24 @@ def create_job(
     payload: Any,
     schedule: str,
     enabled: bool = True,
+    catch_up: str = "one",
     job_id: UUID | None = None,
 ) -> Job:
     """Create a job and, where it is enabled, its clock job; it first fires in a minute that begins after the commit.
 
-    schedule: raw, in UTC. payload: anything JSON-able up to 1 MB. Raises SumaclockError for what the rules refuse.
+    schedule: raw, in UTC. payload: anything JSON-able up to 1 MB. catch_up: after missed firings "one"
+    run for the last of them, or "none". Raises SumaclockError for what the rules refuse.
     """
-    for name, text in (("kind", kind), ("organization id", organization_id), ("user id", user_id)):
+    for name, text in (
+        ("kind", kind),
+        ("organization id", organization_id),
+        ("user id", user_id),
+        ("catch_up", catch_up),
+    ):
         check_text(name, text)
     values = {"kind": kind, "organization_id": organization_id, "user_id": user_id, "enabled": enabled}
     values |= {"payload": payload_json(payload), "schedule": _checked(clock, schedule), "job_id": job_id}
+    values |= {"catch_up": catch_up}
     with _change(app, job_id):
         job = _one(app, "insert_job", values)
         assert job is not None  # noqa: S101  (an insert returns its row or raises)
@@ -75,15 +83,17 @@ def change_job(
     schedule: str | None = None,
     payload: Any | EllipsisType = ...,
     kind: str | None = None,
+    catch_up: str | None = None,
 ) -> Job:
     """Change what is given and leave the rest (payload `...` means unchanged, None is JSON null).
 
     Raises SumaclockError for an unknown job and for what the rules refuse.
     """
-    if kind is not None:
-        check_text("kind", kind)
+    for name, text in (("kind", kind), ("catch_up", catch_up)):
+        check_text(name, text or "")
     values = {
         "kind": kind,
+        "catch_up": catch_up,
         "payload": None if payload is ... else payload_json(payload),
         "schedule": None if schedule is None else _checked(clock, schedule),
     }
@@ -201,7 +211,7 @@ def _checked(clock: Clock, schedule: str) -> str:
 
 
 def _updated(app: Connection, job_id: UUID, **values: Any) -> Job:
-    unchanged = {"kind": None, "payload": None, "schedule": None, "enabled": None}
+    unchanged = {"kind": None, "payload": None, "schedule": None, "enabled": None, "catch_up": None}
     job = _one(app, "update_job", {**unchanged, **values, "job_id": job_id})
     if job is None:
         raise _unknown(job_id)
