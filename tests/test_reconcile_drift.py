@@ -268,6 +268,33 @@ def test_a_sync_that_is_cut_off_half_way_is_finished_by_the_next(
     assert len(clock.listed()) == 300
 
 
+def test_a_clock_that_goes_away_in_the_middle_is_an_error_and_the_next_sync_ends_the_work(
+    app: Connection, app_db: AppDatabase, cron: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_module, "BATCH", 100)
+    insert_jobs(app, 300)
+    with open_clock(app, app_db.cron_url) as clock:
+
+        def cut_off(text: str) -> None:
+            if text.startswith("100 of"):
+                clock.close()
+                monkeypatch.setattr(clock, "_cron_url", "postgresql://sumaclock_app@127.0.0.1:1/postgres")
+
+        with pytest.raises(SumaclockError, match="Cannot connect"):
+            sync(app, clock, say=cut_off)
+    with open_clock(app, app_db.cron_url) as again:
+        assert len(again.listed()) == 100
+        assert repair(app, again).sync.left == []
+        assert len(again.listed()) == 300
+
+
+def test_a_broken_connection_to_pg_cron_is_opened_again(app: Connection, clock: Clock, cron: Connection) -> None:
+    insert_jobs(app, 3)
+    find_drift(app, clock)
+    cron.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'sumaclock clock'")
+    assert len(sync(app, clock).mended) == 3
+
+
 def test_no_transaction_changes_cron_job_more_than_a_thousand_times(
     app: Connection, clock: Clock, cron: Connection
 ) -> None:

@@ -11,12 +11,14 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from sumaclock_dagster.calendar import zone_data_version
 from sumaclock_dagster.clock.jobs import database_time, pause_job
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection, connect
+from sumaclock_dagster.reconcile import heartbeat
 from sumaclock_dagster.reconcile.heartbeat import Beat, Late, beat, look_for_late, why_late
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.kinds import TaskKinds, TaskRun
@@ -196,6 +198,25 @@ def test_a_heartbeat_leaves_where_another_is_at_work(app: Connection, app_db: Ap
         beat(other, RETENTION)
         assert beat(app, RETENTION) == Beat(looked=False)
     assert beat(app, RETENTION) == Beat()
+
+
+def test_a_heartbeat_that_is_cut_off_half_way_fires_nothing_and_the_next_one_all(
+    app: Connection, superuser: Connection, app_db: AppDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert_tasks(superuser, 3, "now() - interval '5 minutes'", zone_data_version())
+    due = heartbeat._due
+
+    def cut_off(conn: Connection, retention_days: int) -> Any:
+        assert one(conn, "select count(*) from sumaclock.cron_runs") == 3, "written, and not committed"
+        superuser.execute("select pg_terminate_backend(%s)", [conn.info.backend_pid])
+        return due(conn, retention_days)
+
+    with connect(app_db.app_url, "test heartbeat") as killed, monkeypatch.context() as patch:
+        patch.setattr(heartbeat, "_due", cut_off)
+        with pytest.raises(psycopg.OperationalError):
+            beat(killed, RETENTION)
+    assert one(app, "select count(*) from sumaclock.cron_runs") == 0
+    assert len(beat(app, RETENTION).tasks) == 3
 
 
 # ---- raw jobs
