@@ -1,6 +1,6 @@
 """A worker in a process of its own, for tests that kill or pause one: `python -m tests.worker_process URL JSON`.
 
-JSON holds settings by name. It prints "started <worker id>" once it lives and ends with its worker, or on SIGTERM.
+JSON holds settings by name, and clock_shift_seconds: how far this process's own clock is off. It prints "started <worker id>" once it lives and ends with its worker, or on SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import psycopg
 
@@ -63,6 +64,8 @@ def start(url: str, **settings: object) -> subprocess.Popen[str]:
 
 def main() -> None:
     url, settings = sys.argv[1], json.loads(sys.argv[2])
+    shift, real = settings.pop("clock_shift_seconds", 0), time.time
+    time.time = lambda: real() + shift
     logging.basicConfig(level=logging.WARNING)
     config = WorkerConfig.from_settings(
         Settings(database_url=url).model_copy(update=settings),
