@@ -1,6 +1,7 @@
 """A worker in a process of its own, for tests that kill or pause one: `python -m tests.worker_process URL JSON`.
 
-JSON holds settings by name, and clock_shift_seconds: how far this process's own clock is off. It prints "started <worker id>" once it lives and ends with its worker, or on SIGTERM.
+JSON holds settings by name, and clock_shift_seconds: how far this process's own clock is off.
+It prints "started <worker id>" once it lives and ends with its worker, or on SIGTERM.
 """
 
 from __future__ import annotations
