@@ -6,6 +6,7 @@ import dagster as dg
 
 from sumaclock_dagster.code_version import code_version
 from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, report_failures, run_failures
+from sumaclock_dagster.defs.health import clock_health, report_health
 from sumaclock_dagster.defs.loops import heartbeat_job, heartbeat_schedule, repair_job, repair_schedule
 from sumaclock_dagster.defs.reconcile import schedule_drift, sync_job, sync_report, sync_schedule
 from sumaclock_dagster.defs.resources import Sumaclock
@@ -34,7 +35,7 @@ def build(settings: Settings) -> dg.Definitions:
         code_version=code_version(settings.loaded_code),
     )
     return dg.Definitions(
-        assets=[cron_runs, run_failures, task_runs, upcoming_firings, sync_report, schedule_drift],
+        assets=[cron_runs, run_failures, task_runs, upcoming_firings, sync_report, schedule_drift, clock_health],
         asset_checks=[every_kind_has_a_handler],
         jobs=[
             work,
@@ -44,6 +45,7 @@ def build(settings: Settings) -> dg.Definitions:
             prune_job,
             report_failures,
             report_tasks,
+            report_health,
             pause_task,
             resume_task,
             run_task_now,

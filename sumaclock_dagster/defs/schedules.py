@@ -18,6 +18,7 @@ OWN_JOBS = (
     "prune",
     "report_failures",
     "report_tasks",
+    "report_health",
     "pause_task",
     "resume_task",
     "run_task_now",
