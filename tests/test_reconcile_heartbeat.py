@@ -19,7 +19,9 @@ from sumaclock_dagster.clock.jobs import database_time, pause_job
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.reconcile import heartbeat
+from sumaclock_dagster.reconcile.drift import find_drift
 from sumaclock_dagster.reconcile.heartbeat import Beat, Late, beat, look_for_late, why_late
+from sumaclock_dagster.reconcile.repair import repair
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.kinds import TaskKinds, TaskRun
 from sumaclock_dagster.tasks.records import TaskTrigger, idempotency_key
@@ -217,6 +219,43 @@ def test_a_heartbeat_that_is_cut_off_half_way_fires_nothing_and_the_next_one_all
             beat(killed, RETENTION)
     assert one(app, "select count(*) from sumaclock.cron_runs") == 0
     assert len(beat(app, RETENTION).tasks) == 3
+
+
+def test_all_loops_at_once_in_mid_firing_neither_fire_twice_nor_leave_drift(
+    app: Connection, superuser: Connection, app_db: AppDatabase
+) -> None:
+    make_task_effects(superuser)
+    tasks = [add_task(app) for _ in range(40)]
+    stop = threading.Event()
+
+    def loops() -> int:
+        rounds = 0
+        with connect(app_db.app_url, "test loops") as own, open_clock(own, app_db.cron_url) as own_clock:
+            while not stop.is_set():
+                repair(own, own_clock)
+                beat(own, RETENTION)
+                rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(2) as pool, task_worker(app_db):
+        for task in tasks:
+            settled(app, task)
+        running = [pool.submit(loops) for _ in range(2)]
+        try:
+            due = {task: make_due(app, task, minutes_ago=4) for task in tasks}
+            for task in tasks[::2]:
+                fire(app, task, count=2)
+            placed = "select count(*) from sumaclock.ai_tasks where next_run_at > now()"
+            until(lambda: one(app, placed) == len(tasks), 30, "every task to be placed again")
+            for task in tasks:
+                settled(app, task)
+        finally:
+            stop.set()
+        assert all(done.result(30) > 1 for done in running)
+    assert [len(task_effects(app, task)) for task in tasks] == [1] * len(tasks)
+    assert {task: task_effects(app, task)[0][0] for task in tasks} == due
+    with open_clock(app, app_db.cron_url) as clock:
+        assert find_drift(app, clock) == []
 
 
 # ---- raw jobs
