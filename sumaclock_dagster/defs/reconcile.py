@@ -98,13 +98,14 @@ sync_job = dg.define_asset_job(
 )
 def sync_schedule(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.RunRequest | dg.SkipReason:
     from sumaclock_dagster.reconcile.drift import count_by_kind, find_drift
+    from sumaclock_dagster.reconcile.repair import is_young
 
     with both_sides(sumaclock, "sync") as (app, clock):
         found = find_drift(app, clock)
-    if any(not drift.left for drift in found):
+    if any(not drift.left and not is_young(drift) for drift in found):
         return dg.RunRequest()
-    left = f" besides what is not for us to mend: {in_words(count_by_kind(found))}" if found else ""
-    return dg.SkipReason(f"No drift{left}.")
+    rest = f" but what is on its way or not ours to mend: {in_words(count_by_kind(found))}" if found else ""
+    return dg.SkipReason(f"No drift{rest}.")
 
 
 def sync_numbers(report: "SyncReport") -> dict[str, int]:
