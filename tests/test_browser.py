@@ -1,0 +1,149 @@
+"""What people see in Dagster's UI: a real browser on a whole `sumaclock up`, with its pg_cron, daemon and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from sumaclock_dagster.clock.jobs import create_job
+from sumaclock_dagster.clock.pg_cron import Clock, open_clock
+from sumaclock_dagster.db import Connection, connect, with_database
+from sumaclock_dagster.embedded.cluster import PrivateCluster
+from sumaclock_dagster.embedded.configuration import read_cluster_file
+from sumaclock_dagster.queue.runs import fire
+from sumaclock_dagster.settings import Settings
+from sumaclock_dagster.tasks import api
+from tests.browser import CHROMIUM, AssetPage, opened_page
+from tests.conftest import new_home, remove_cluster
+from tests.up_stack import state, sumaclock
+
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"No Chromium at {CHROMIUM}: apt-get install chromium"),
+    pytest.mark.timeout(200),
+]
+NEVER_SOON = "0 0 29 2 *"
+
+
+@dataclass(frozen=True)
+class Stack:
+    address: str
+    app: Connection
+    clock: Clock
+    cron: Connection
+    page: Page
+
+    def add_job(self, payload: object) -> UUID:
+        return create_job(
+            self.app,
+            self.clock,
+            kind="demo",
+            organization_id="acme",
+            user_id="ada",
+            payload=payload,
+            schedule=NEVER_SOON,
+        ).id
+
+    def asset(self, name: str) -> AssetPage:
+        return AssetPage(self.page, self.address, name)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    home = new_home()
+    with ExitStack() as ends:
+        ends.callback(remove_cluster, PrivateCluster(home))
+        quick = {"SUMACLOCK_GRACE_SECONDS": "1", "SUMACLOCK_OBSERVE_SECONDS": "1"}
+        ends.callback(sumaclock, "down", "--home", str(home), **quick)
+        up = sumaclock("up", "--detach", "--no-demo", "--home", str(home), **quick)
+        assert up.returncode == 0, up.stdout + up.stderr
+        settings = Settings(home=home)
+        app = ends.enter_context(connect(settings.app_url, "test browser"))
+        clock = ends.enter_context(open_clock(app, settings.cron_url))
+        file = read_cluster_file(home)
+        assert file is not None
+        cron = ends.enter_context(connect(with_database(file.superuser_url, "postgres"), "test drift"))
+        yield Stack(state(home).address, app, clock, cron, ends.enter_context(opened_page()))
+
+
+def test_what_a_worker_executed_is_in_the_asset_cron_runs(stack: Stack) -> None:
+    run = fire(stack.app, stack.add_job({}))
+    shown = stack.asset("cron_runs")
+    line = shown.wait_for_line("firings", str(run))
+    assert (line["kind"], line["outcome"], line["error"], line["attempt"]) == ("demo", "done", "", "1")
+    assert (line["organization"], line["user"]) == ("acme", "ada")
+    assert {"kind": "demo", "outcome": "done", "runs": "1"} in shown.lines("by kind")
+    assert int(shown.value("done").inner_text()) >= 1
+    expect(shown.value("failed")).to_have_text("0")
+    assert 0 <= float(shown.value("lateness p50 (s)").inner_text()) < 60
+
+
+def test_a_failed_run_is_in_run_failures_with_its_error_and_its_worker(stack: Stack) -> None:
+    run = fire(stack.app, stack.add_job({"fail": "no such invoice"}))
+    stack.asset("cron_runs").wait_for_line("firings", "no such invoice")
+    shown = stack.asset("run_failures")
+    shown.materialize()
+    line = shown.wait_for_line("newest failed runs", "no such invoice")
+    assert (line["run"], line["kind"], line["organization"]) == (str(run), "demo", "acme")
+    assert line["error"] == "RuntimeError: no such invoice"
+    expect(shown.value("failed runs of kind demo")).to_have_text("1")
+
+    # The picture opens behind its link, and the worker's log tells of the same run.
+    shown.value("by hour").get_by_text("Show Markdown").click()
+    picture = stack.page.get_by_role("img", name="Failed runs by hour and kind")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth") > 300
+    stack.page.keyboard.press("Escape")
+    shown.value(f"Dagster run of failed run {run}").get_by_role("link").click()
+    told = stack.page.get_by_text(f"Run {run} failed (kind demo, organization acme, user ada").first
+    expect(told).to_be_visible(timeout=30_000)
+
+
+def test_a_click_on_materialize_mends_drift_that_somebody_made_by_hand(stack: Stack) -> None:
+    lost, moved, orphan = stack.add_job({}), stack.add_job({}), uuid4()
+    stack.clock.schedule(orphan, NEVER_SOON)
+    stack.cron.execute("delete from cron.job where jobname like %s", [f"%:cron:{lost}"])
+    stack.cron.execute("update cron.job set schedule = '5 5 5 5 *' where jobname like %s", [f"%:cron:{moved}"])
+
+    shown = stack.asset("sync_report")
+    shown.materialize()
+    mended = {job: shown.wait_for_line("changes", job.hex) for job in (lost, moved, orphan)}
+    assert {line["outcome"] for line in mended.values()} == {"mended"}
+    assert [line["drift"] for line in mended.values()] == ["missing", "schedule differs", "orphan"]
+    assert (mended[moved]["wanted"], mended[moved]["found"]) == (NEVER_SOON, "5 5 5 5 *")
+    assert shown.lines("left") == []
+    assert [(line["kind"], line["found"], line["mended"]) for line in shown.lines("by kind")] == [
+        ("missing", "1", "1"),
+        ("orphan", "1", "1"),
+        ("schedule differs", "1", "1"),
+    ]
+    expect(shown.value("dry run")).to_have_text("false")
+    expect(shown.value("clock jobs removed")).to_have_text("1")
+    schedules = dict(stack.cron.execute("select right(jobname, 36), schedule from cron.job").fetchall())
+    assert (schedules[str(lost)], schedules[str(moved)]) == (NEVER_SOON, NEVER_SOON)
+    assert str(orphan) not in schedules
+
+
+def test_upcoming_firings_are_in_local_time_and_in_utc(stack: Stack) -> None:
+    task = api.create(
+        stack.app,
+        organization_id="acme",
+        user_id="ada",
+        kind="log",
+        title="Payments due",
+        cron="30 9 * * MON",
+        timezone="Asia/Kolkata",
+    )
+    shown = stack.asset("upcoming_firings")
+    shown.materialize()
+    line = shown.wait_for_line("next firings", task.hex)
+    texts = {key: text.replace("\N{NO-BREAK SPACE}", " ") for key, text in line.items()}
+    assert (texts["task"], texts["owner"], texts["time zone"]) == ("Payments due", "acme/ada", "Asia/Kolkata")
+    assert texts["local time"].startswith("Mon")
+    assert texts["local time"].endswith("09:30 +05:30")
+    assert texts["UTC"].endswith("04:00")
+    expect(shown.value("active tasks")).to_have_text("1")
