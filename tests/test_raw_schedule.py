@@ -13,7 +13,7 @@ from psycopg import errors
 from sumaclock_dagster.clock.pg_cron import Clock
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.model import SumaclockError
-from sumaclock_dagster.raw_schedule import FIELDS, WEEKDAY, ClockFeatures, check, next_utc, unwrapped
+from sumaclock_dagster.raw_schedule import FIELDS, WEEKDAY, ClockFeatures, check, next_utc, previous_utc, unwrapped
 from tests.conftest import TestCluster
 
 OLD = ClockFeatures(seconds=False, last_day=False)
@@ -326,3 +326,30 @@ def test_pg_cron_takes_every_feature_that_was_found(pg_cron: Connection, clock: 
 def test_why_the_check_is_needed(pg_cron: Connection, schedule: str) -> None:
     assert takes(pg_cron, schedule), "pg_cron takes it without a word"
     assert not accepted(schedule)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "before", "expected"),
+    [
+        ("*/5 * * * *", "2026-11-30T17:05", "2026-11-30T17:00"),
+        ("*/5 * * * *", "2026-11-30T17:05:01", "2026-11-30T17:05"),
+        ("0 9 * * MON-FRI", "2026-11-30T08:00", "2026-11-27T09:00"),
+        ("0 0 29 2 *", "2026-11-30T00:00", "2024-02-29T00:00"),
+        ("0 0 $ * *", "2026-11-30T12:00", "2026-11-30T00:00"),
+        # Either day field begins with a star: both must match.
+        ("0 0 */2 * MON", "2026-11-30T12:00", "2026-11-23T00:00"),
+    ],
+)
+def test_the_previous_firing_is_the_one_after_which_no_other_comes(schedule: str, before: str, expected: str) -> None:
+    moment = datetime.fromisoformat(before).replace(tzinfo=UTC)
+    found = previous_utc(schedule, moment)
+    assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
+    assert next_utc(schedule, found) >= moment
+
+
+def test_seconds_have_no_previous_minute_and_naive_moments_are_refused() -> None:
+    assert previous_utc("30 seconds", datetime(2026, 11, 30, tzinfo=UTC)) is None
+    with pytest.raises(ValueError, match="aware"):
+        previous_utc("* * * * *", datetime(2026, 11, 30))
+    with pytest.raises(SumaclockError):
+        previous_utc("0 9 * * 1#1", datetime(2026, 11, 30, tzinfo=UTC))
