@@ -62,6 +62,17 @@ class Settings(BaseSettings):
     core_api_backoff_max_seconds: float = Field(600, ge=1, le=86_400, description="Longest pause of one request.")
     core_api_give_up_seconds: float = Field(604_800, ge=60, description="Age from which a request may be given up.")
 
+    alert_webhook: SecretStr | None = Field(None, description="Slack-compatible webhook that failures are posted to.")
+
+    @field_validator("alert_webhook")
+    @classmethod
+    def _is_web_address(cls, value: SecretStr | None) -> SecretStr | None:
+        text = value.get_secret_value().strip() if value else ""
+        if text and not re.fullmatch(r"https?://[!-~]+", text):
+            # Says nothing of the value: whoever knows it can post.
+            raise ValueError("must be http(s)://host[:port]/path, in visible ASCII")
+        return SecretStr(text) if text else None
+
     @field_validator("core_api_url")
     @classmethod
     def _is_plain_url(cls, value: str | None) -> str | None:

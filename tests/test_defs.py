@@ -65,7 +65,12 @@ def test_definitions_load_without_a_database() -> None:
     definitions = build(Settings(database_url=NO_SERVER))
     repository = definitions.get_repository_def()
     assert {"work", "prune", "report_failures"} <= set(repository.job_names)
-    assert {sensor.name for sensor in repository.sensor_defs} == {"pending_runs", "failures_changed", "tasks_changed"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {
+        "pending_runs",
+        "failures_changed",
+        "tasks_changed",
+        "alerts",
+    }
     running = (dg.DefaultSensorStatus.RUNNING, dg.DefaultScheduleStatus.RUNNING)
     assert all(entry.default_status in running for entry in (*repository.sensor_defs, *repository.schedule_defs))
 
