@@ -7,7 +7,7 @@ import dagster as dg
 from sumaclock_dagster.code_version import code_version
 from sumaclock_dagster.defs.alerts import alerts
 from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, report_failures, run_failures
-from sumaclock_dagster.defs.health import clock_health, report_health
+from sumaclock_dagster.defs.health import clock_health, health_changed, report_health
 from sumaclock_dagster.defs.loops import heartbeat_job, heartbeat_schedule, repair_job, repair_schedule
 from sumaclock_dagster.defs.reconcile import schedule_drift, sync_job, sync_report, sync_schedule
 from sumaclock_dagster.defs.resources import Sumaclock
@@ -51,7 +51,7 @@ def build(settings: Settings) -> dg.Definitions:
             resume_task,
             run_task_now,
         ],
-        sensors=[pending_runs, failures_changed, tasks_changed, alerts],
+        sensors=[pending_runs, failures_changed, tasks_changed, health_changed, alerts],
         schedules=[heartbeat_schedule, repair_schedule, sync_schedule, prune_schedule],
         resources={"sumaclock": sumaclock},
         # What is materialised by a click is one step: a process of its own would only double the wait.

@@ -69,6 +69,7 @@ def test_definitions_load_without_a_database() -> None:
         "pending_runs",
         "failures_changed",
         "tasks_changed",
+        "health_changed",
         "alerts",
     }
     running = (dg.DefaultSensorStatus.RUNNING, dg.DefaultScheduleStatus.RUNNING)

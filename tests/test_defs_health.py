@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -172,3 +173,28 @@ def test_a_clock_out_of_reach_does_not_stop_the_report(app_db: AppDatabase, app:
     result = build(away).resolve_job_def("report_health").execute_in_process()
     told = result.asset_materializations_for_node("clock_health")[0].metadata
     assert str(told["failures of pg_cron"].value).startswith("unknown: The cron database can't be reached")
+
+
+def test_the_report_is_renewed_when_a_check_begins_or_ceases_to_fail(app_db: AppDatabase, app: Connection) -> None:
+    definitions = build(app_db.settings)
+    cursor: str | None = None
+
+    def launches() -> bool:
+        nonlocal cursor
+        with dg.DagsterInstance.ephemeral() as instance:
+            context = dg.build_sensor_context(
+                instance=instance, definitions=definitions, cursor=cursor, resources=definitions.resources
+            )
+            data = definitions.get_repository_def().get_sensor_def("health_changed").evaluate_tick(context)
+        cursor = data.cursor
+        return bool(data.run_requests)
+
+    job = add_job(app, "demo")
+    assert (launches(), launches()) == (True, False)
+    app.execute("insert into sumaclock.cron_runs (job_id, due_at) values (%s, now() - interval '90 seconds')", [job])
+    assert (launches(), launches()) == (True, False)
+    assert json.loads(cursor or "")["failing"] == ["no_run_pending_long"]
+    app.execute("update sumaclock.cron_runs set due_at = now()")
+    assert (launches(), launches()) == (True, False)
+    cursor = json.dumps({**json.loads(cursor or ""), "at": 0, "last": "before"})
+    assert (launches(), launches()) == (True, False), "six hours later"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from sumaclock_dagster.defs.health_checks import HEALTH_CHECKS, check_health
 from sumaclock_dagster.defs.metadata import CRON_RUNS, table
 from sumaclock_dagster.defs.resources import Sumaclock
 from sumaclock_dagster.model import SumaclockError
+
+AGAIN_AFTER_SECONDS = 21_600
 
 
 @dg.asset(
@@ -63,6 +66,34 @@ report_health = dg.define_asset_job(
     description="Materialises clock_health and its checks.",
 )
 
+
+@dg.sensor(
+    job=report_health,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Looks every minute whether the checks of clock_health would pass. Renews the asset at once when one "
+    "begins or ceases to fail, and every six hours while the clock fires.",
+)
+def health_changed(
+    context: dg.SensorEvaluationContext, sumaclock: dg.ResourceParam[Sumaclock]
+) -> dg.RunRequest | dg.SkipReason:
+    from sumaclock_dagster.reports import clock_health as report
+
+    days = sumaclock.settings.retention_days
+    with sumaclock.connect("sensor") as conn:
+        pulse = report.feel_pulse(conn, days)
+        life = report.clock_life(conn, pulse, days)
+        results = check_health(conn, pulse, life, report.oldest_transaction(conn))
+    failing = sorted(str(result.check_name) for result in results if not result.passed)
+    last, at = str(pulse.last_firing), pulse.seen_at.timestamp()
+    reported = _reported(context.cursor)
+    renew = reported and reported["last"] != last and at - reported["at"] >= AGAIN_AFTER_SECONDS
+    if reported and reported["failing"] == failing and not renew:
+        return dg.SkipReason(f"As reported: {', '.join(failing) or 'no check'} fails.")
+    context.update_cursor(json.dumps({"failing": failing, "last": last, "at": at}))
+    return dg.RunRequest()
+
+
 HOUR_COLUMNS = {
     "hour (UTC)": "string",
     "firings": "int",
@@ -91,6 +122,15 @@ def _clock_failures(sumaclock: Sumaclock) -> dict[str, Any]:
         f"failures of pg_cron in {HOURS} h": sum(int(row["firings"]) for row in failures),
         "failures of pg_cron": table([dict(zip(FAILURE_COLUMNS, row, strict=True)) for row in rows], FAILURE_COLUMNS),
     }
+
+
+def _reported(cursor: str | None) -> dict[str, Any] | None:
+    """What the cursor says of the last report; None for one that says nothing."""
+    try:
+        values = json.loads(cursor or "")
+        return {"failing": list(values["failing"]), "last": str(values["last"]), "at": float(values["at"])}
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _hour(row: Mapping[Any, Any]) -> dict[str, Any]:
