@@ -1,7 +1,9 @@
--- What a look at the queue needs, in one row. Lateness is told elsewhere; times are UTC.
+-- What a look at the queue needs, in one row; times are UTC. The clock writes in the order of time, so its newest run has
+-- the highest id, which is found from the end.
 select now() as seen_at,
-       (select max(r.scheduled_at) from sumaclock.cron_runs r
-        where r.trigger = 'clock' and r.scheduled_at >= now() - %(days)s * interval '1 day') as last_firing,
+       (select r.scheduled_at from sumaclock.cron_runs r
+        where r.trigger = 'clock' and r.scheduled_at >= now() - %(days)s * interval '1 day'
+        order by r.id desc limit 1) as last_firing,
        (select count(*) from sumaclock.cron_runs r where r.claimed_by is null and r.due_at <= now()) as pending,
        (select extract(epoch from now() - min(r.due_at))::float8
         from sumaclock.cron_runs r where r.claimed_by is null and r.due_at <= now()) as oldest_pending_seconds,
