@@ -60,10 +60,15 @@ class AssetPage:
         line = self.value(key).locator("tbody tr").filter(has_text=text).first
         expect(line).to_be_visible(timeout=SHOWN_SECONDS * 1000)
         columns = self.value(key).locator("thead th").all_inner_texts()
-        return dict(zip(columns, line.locator("td").all_inner_texts(), strict=True))
+        return dict(zip(columns, _cells(line), strict=True))
 
     def lines(self, key: str) -> list[dict[str, str]]:
         """The table beside `key` as it is shown now."""
         columns = self.value(key).locator("thead th").all_inner_texts()
         lines = self.value(key).locator("tbody tr").all()
-        return [dict(zip(columns, line.locator("td").all_inner_texts(), strict=True)) for line in lines]
+        return [dict(zip(columns, _cells(line), strict=True)) for line in lines]
+
+
+def _cells(line: Locator) -> list[str]:
+    """As a person reads them: to whom all spaces are alike."""
+    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in line.locator("td").all_inner_texts()]

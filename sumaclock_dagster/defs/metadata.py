@@ -77,6 +77,11 @@ def table(rows: Sequence[Mapping[Any, Any]], columns: Mapping[str, str]) -> dg.T
     )
 
 
+def unbroken(text: str) -> str:
+    """The UI breaks lines of tables at spaces and at hyphens; which is why ids stand there without their hyphens."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def first_line(text: str | None) -> str:
     """The first line of an error, cut for a table; '' for None."""
     return (text or "").partition("\n")[0][:ERROR_SHOWN]

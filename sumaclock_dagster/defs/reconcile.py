@@ -10,7 +10,7 @@ from pydantic import Field
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.assets import GROUP, LISTED
-from sumaclock_dagster.defs.metadata import table
+from sumaclock_dagster.defs.metadata import table, unbroken
 from sumaclock_dagster.defs.resources import Sumaclock
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def schedule_drift(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResu
     return dg.MaterializeResult(
         metadata={
             "drift": len(found),
-            **{kind.value: counts.get(kind.value, 0) for kind in DriftKind},
             "differences": table(
                 [_line(drift, drift.left or "a sync mends it") for drift in found[:LISTED]], DRIFT_COLUMNS
             ),
+            **{kind.value: counts.get(kind.value, 0) for kind in DriftKind},
         }
     )
 
@@ -124,6 +124,7 @@ def in_words(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {kind}" for kind, number in counts.items())
 
 
+SHORT = 24
 DRIFT_COLUMNS = {
     "drift": "string",
     "wanted": "string",
@@ -135,8 +136,14 @@ DRIFT_COLUMNS = {
 
 
 def _line(drift: "Drift", outcome: str) -> dict[str, Any]:
-    values = (drift.kind.value, drift.wanted, drift.found, outcome, drift.job_id.hex, drift.jobid)
+    texts = (_cell(text) for text in (drift.kind.value, drift.wanted, drift.found, outcome))
+    values = (*texts, drift.job_id.hex, drift.jobid)
     return dict(zip(DRIFT_COLUMNS, values, strict=True))
+
+
+def _cell(text: str) -> str:
+    """Schedules and other short texts on one line."""
+    return unbroken(text) if len(text) <= SHORT else text
 
 
 def _why_left(drift: "Drift", config: SyncConfig) -> str:

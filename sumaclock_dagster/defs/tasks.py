@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from sumaclock_dagster.defs.assets import GROUP, LINKED, LISTED
-from sumaclock_dagster.defs.metadata import CRON_RUNS, table
+from sumaclock_dagster.defs.metadata import CRON_RUNS, table, unbroken
 from sumaclock_dagster.defs.resources import Sumaclock
 
 if TYPE_CHECKING:
@@ -45,15 +45,15 @@ def task_runs(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResult:  
                 TOTALS[str(name)]: round(number, 3) if "lateness" in str(name) else int(number)
                 for name, number in totals.items()
             },
+            "by organisation": table(
+                [_organization(row) for row in by_organization.to_dict("records")], ORGANIZATION_COLUMNS
+            ),
             **{
                 f"Dagster run of failed task run {run['task_run_id']}": dg.MetadataValue.dagster_run(
                     str(run["dagster_run_id"])
                 )
                 for run in [run for run in newest if run["status"] == "failed" and run["dagster_run_id"]][:LINKED]
             },
-            "by organisation": table(
-                [_organization(row) for row in by_organization.to_dict("records")], ORGANIZATION_COLUMNS
-            ),
             "newest task runs": table([_task_run(run) for run in newest], TASK_RUN_COLUMNS),
         }
     )
@@ -172,7 +172,7 @@ def _task_run(run: Mapping[Any, Any]) -> dict[str, Any]:
         run["kind"],
         run["status"],
         run["error"],
-        _unbroken(f"{run['scheduled_for']:%d %b %Y %H:%M}"),
+        unbroken(f"{run['scheduled_for']:%d %b %Y %H:%M}"),
         round(run["lateness"], 3),
         run["trigger"],
         f"{run['organization_id']}/{run['user_id']}",
@@ -187,7 +187,7 @@ def _firing(firing: Mapping[Any, Any]) -> dict[str, Any]:
     values = (
         _title(firing["title"]),
         _local(firing["local"]),
-        _unbroken(f"{firing['occurrence']:%d %b %H:%M}"),
+        unbroken(f"{firing['occurrence']:%d %b %H:%M}"),
         firing["kind"],
         f"{firing['organization_id']}/{firing['user_id']}",
         firing["timezone"],
@@ -199,16 +199,11 @@ def _firing(firing: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _local(iso: str) -> str:
     """ "Mon 07 Dec 2026 09:00 +01:00" """
-    return _unbroken(f"{datetime.fromisoformat(iso):%a %d %b %Y %H:%M} {iso[16:]}")
+    return unbroken(f"{datetime.fromisoformat(iso):%a %d %b %Y %H:%M} {iso[16:]}")
 
 
 def _title(text: str) -> str:
-    return _unbroken(text if len(text) <= TITLE_SHOWN else f"{text[: TITLE_SHOWN - 1]}…")
-
-
-def _unbroken(text: str) -> str:
-    """The UI breaks lines of tables at spaces and at hyphens; which is why ids stand there without their hyphens."""
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
+    return unbroken(text if len(text) <= TITLE_SHOWN else f"{text[: TITLE_SHOWN - 1]}…")
 
 
 def _picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
