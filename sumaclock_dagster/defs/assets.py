@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from sumaclock_dagster.defs.metadata import CRON_RUNS, table
+from sumaclock_dagster.defs.metadata import CRON_RUNS, table, unbroken
 from sumaclock_dagster.defs.resources import Sumaclock
 
 HOURS = 24
@@ -115,7 +115,7 @@ def _row(failure: Mapping[Any, Any]) -> dict[str, Any]:
         failure["kind"],
         failure["error"],
         failure["attempts"],
-        f"{failure['scheduled_at']:%Y-%m-%d %H:%M}",
+        unbroken(f"{failure['scheduled_at']:%d %b %Y %H:%M}"),
         failure["organization_id"],
         failure["user_id"],
         # The first eight digits, as the UI itself shows a Dagster run.

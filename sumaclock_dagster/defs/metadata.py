@@ -95,7 +95,7 @@ def _firing(line: FiringLine) -> dict[str, Any]:
         first_line(line.error),
         round(line.lateness_seconds, 4),
         round(line.duration_seconds, 4),
-        f"{line.scheduled_at:%Y-%m-%d %H:%M}",
+        unbroken(f"{line.scheduled_at:%d %b %Y %H:%M}"),
         line.attempt,
         line.organization_id,
         line.user_id,
