@@ -178,7 +178,11 @@ def test_a_worker_reports_its_totals_and_goes_on_while_dagsters_storage_is_down(
 
     assert ended, "the worker retired"
     assert ended[0].success
-    run = instance.get_run_by_id(dagster_run_id)
+    run = until(
+        lambda: instance.get_run_by_id(dagster_run_id),
+        20,
+        f"Dagster run {dagster_run_id} among {[found.run_id for found in instance.get_runs()]} of {ended[0].run_id}",
+    )
     assert run is not None
     assert run.tags["sumaclock/done"] == "4"
     assert run.tags["sumaclock/failed"] == "1"

@@ -104,7 +104,8 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
     # So is PostgreSQL, and Dagster gets over it.
     pids = {process.pid: process for process in postgres_of(home)}
     next(process for process in pids.values() if process.ppid() not in pids).kill()
-    up.wait_for("PostgreSQL ended and is started again.", 20)
+    up.wait_for("PostgreSQL ended and is started again ...", 20)
+    up.wait_for("PostgreSQL is started again.", 40)
 
     # pg_cron fires the demo job on its minute, and people see the run.
     output = up.wait_for("demo, organization demo,", 75)

@@ -221,7 +221,8 @@ def _watch(
             if cluster is not None and time.monotonic() - cluster_looked_at > CLUSTER_LOOK_SECONDS:
                 cluster_looked_at = time.monotonic()
                 if cluster.status().pid is None:
-                    show.say("PostgreSQL ended and is started again.")
+                    show.say("PostgreSQL ended and is started again ...")
                     cluster.start()
+                    show.say("PostgreSQL is started again.")
     finally:
         watch.close()
