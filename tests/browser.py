@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as NotShownError
+
+from tests.waiting import until
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 FLAGS = [
@@ -22,6 +25,7 @@ FLAGS = [
 ]
 # A Dagster run is a process, which takes seconds to start on a busy machine.
 SHOWN_SECONDS = 60
+RELOAD_SECONDS = 6
 
 
 @contextmanager
@@ -56,11 +60,20 @@ class AssetPage:
         return self._page.locator(f"xpath=//tr[td[1][normalize-space()='{key}']]/td[3]").first
 
     def wait_for_line(self, key: str, text: str) -> dict[str, str]:
-        """The first line with `text` of the table beside `key`, by column, once the page shows it."""
+        """The first line with `text` of the table beside `key`, by column, once the page shows it; it is loaded again
+        now and then, because the UI itself does not always notice what is new."""
         line = self.value(key).locator("tbody tr").filter(has_text=text).first
-        expect(line).to_be_visible(timeout=SHOWN_SECONDS * 1000)
+        until(lambda: self._shows(line), SHOWN_SECONDS, f"{text!r} in {key!r} of {self._url}")
         columns = self.value(key).locator("thead th").all_inner_texts()
         return dict(zip(columns, _cells(line), strict=True))
+
+    def _shows(self, line: Locator) -> bool:
+        try:
+            line.wait_for(timeout=RELOAD_SECONDS * 1000)
+        except NotShownError:
+            self._page.reload()
+            return False
+        return True
 
     def lines(self, key: str) -> list[dict[str, str]]:
         """The table beside `key` as it is shown now."""
