@@ -6,6 +6,7 @@ pg_cron's own parser accepts much that means something else than it says, so not
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -68,6 +69,7 @@ class Field:
         return self.names.index(upper) + self.low if upper in self.names else None
 
 
+Refuse = Callable[[str, Field, str, str], SumaclockError]
 MINUTE, HOUR, DAY, MONTH, WEEKDAY = FIELDS = (
     Field("minute", 0, 59, "*/15"),
     Field("hour", 0, 23, "9-17"),
@@ -179,8 +181,8 @@ def _check_term(schedule: str, field: Field, text: str, term: str) -> None:
     parts = TERM.fullmatch(term)
     if parts is None or (parts["first"] == "*" and parts["last"]):
         raise _refusal(schedule, field, text, _syntax_reason(field, term))
-    first = field.low if parts["first"] == "*" else _value(schedule, field, text, parts["first"])
-    last = _value(schedule, field, text, parts["last"]) if parts["last"] else None
+    first = field.low if parts["first"] == "*" else field_value(schedule, field, text, parts["first"], _refusal)
+    last = field_value(schedule, field, text, parts["last"], _refusal) if parts["last"] else None
     if last is not None and first > last:
         reason = f"the range '{term}' runs backwards and would never match"
         raise _refusal(schedule, field, text, reason, unwrapped(field, first, last))
@@ -195,13 +197,14 @@ def _check_term(schedule: str, field: Field, text: str, term: str) -> None:
         raise _refusal(schedule, field, text, f"the step in '{term}' must be 1 to {field.high}")
 
 
-def _value(schedule: str, field: Field, text: str, written: str) -> int:
+def field_value(schedule: str, field: Field, text: str, written: str, refuse: Refuse) -> int:
+    """The number that `written` stands for. Raises `refuse(schedule, field, text, reason)` where it is none."""
     number = field.number(written)
     if number is None:
         reason = f"the name {written!r} is not one of {', '.join(field.names)}"
-        raise _refusal(schedule, field, text, reason if field.names else f"{written!r} is not a number")
+        raise refuse(schedule, field, text, reason if field.names else f"{written!r} is not a number")
     if not field.low <= number <= field.high:
-        raise _refusal(schedule, field, text, f"{written} is not between {field.low} and {field.high}")
+        raise refuse(schedule, field, text, f"{written} is not between {field.low} and {field.high}")
     return number
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from sumaclock_dagster.model import SumaclockError
-from sumaclock_dagster.raw_schedule import DAY, FIELDS, MACROS, TERM, WEEKDAY, Field, unwrapped
+from sumaclock_dagster.raw_schedule import DAY, FIELDS, MACROS, TERM, WEEKDAY, Field, field_value, unwrapped
 
 MAX_LENGTH = 255
 EXAMPLE = "0 9 * * MON-FRI"
@@ -69,8 +69,8 @@ def _check_term(cron: str, field: Field, text: str, term: str) -> None:
     parts = TERM.fullmatch(term)
     if parts is None or (parts["first"] == "*" and parts["last"]):
         raise refusal(cron, field, text, _syntax_reason(field, term))
-    first = field.low if parts["first"] == "*" else _value(cron, field, text, parts["first"])
-    last = _value(cron, field, text, parts["last"]) if parts["last"] else None
+    first = field.low if parts["first"] == "*" else field_value(cron, field, text, parts["first"], refusal)
+    last = field_value(cron, field, text, parts["last"], refusal) if parts["last"] else None
     if last is not None and first > last:
         raise refusal(cron, field, text, f"the range '{term}' runs backwards", unwrapped(field, first, last))
     if parts["step"]:
@@ -90,21 +90,11 @@ def _check_step(cron: str, field: Field, text: str, term: str, first: int | None
 
 
 def _check_weekday_of_month(cron: str, text: str, term: re.Match[str]) -> None:
-    day = _value(cron, WEEKDAY, text, term["day"])
+    day = field_value(cron, WEEKDAY, text, term["day"], refusal)
     if term["nth"] is None and not term["day"].isdigit():
         raise refusal(cron, WEEKDAY, text, f"before 'L' the weekday is a number, in '{term[0]}'", f"{day}L")
     if term["nth"] is not None and not 1 <= int(term["nth"]) <= 5:
         raise refusal(cron, WEEKDAY, text, f"'{term[0]}' is none of a month's first to fifth", f"{term['day']}#1")
-
-
-def _value(cron: str, field: Field, text: str, written: str) -> int:
-    number = field.number(written)
-    if number is None:
-        reason = f"the name {written!r} is not one of {', '.join(field.names)}"
-        raise refusal(cron, field, text, reason if field.names else f"{written!r} is not a number")
-    if not field.low <= number <= field.high:
-        raise refusal(cron, field, text, f"{written} is not between {field.low} and {field.high}")
-    return number
 
 
 def _syntax_reason(field: Field, term: str) -> str:

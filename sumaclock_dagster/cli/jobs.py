@@ -18,6 +18,7 @@ from sumaclock_dagster.cli.output import (
     json_option,
     print_json,
     read_payload,
+    tell_limit,
     tz_option,
 )
 from sumaclock_dagster.cli.records import clock_job_record, job_record, next_firing, run_record
@@ -113,8 +114,7 @@ def list_(
         print_json([job_record(job, now) for job in found])
     else:
         print_jobs(found, now, Times(tz))
-    if len(found) == limit:
-        click.echo(f"Only the newest {limit}; --limit shows more.", err=True)
+    tell_limit(found, limit)
 
 
 @jobs.command()

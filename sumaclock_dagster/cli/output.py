@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -151,6 +151,12 @@ def plain(value: object, style: str = "") -> Text:
         char if char == "\n" or unicodedata.category(char)[0] != "C" else f"\\x{ord(char):02x}" for char in str(value)
     )
     return Text("".join(shown), style=style)
+
+
+def tell_limit(found: Sized, limit: int) -> None:
+    """Say on stderr that a list may go on where it ends."""
+    if len(found) == limit:
+        click.echo(f"Only the newest {limit}; --limit shows more.", err=True)
 
 
 def print_json(value: Any, *, one_line: bool = False) -> None:

@@ -8,7 +8,15 @@ from uuid import UUID
 
 import click
 
-from sumaclock_dagster.cli.output import RefusingGroup, Times, app_session, json_option, print_json, tz_option
+from sumaclock_dagster.cli.output import (
+    RefusingGroup,
+    Times,
+    app_session,
+    json_option,
+    print_json,
+    tell_limit,
+    tz_option,
+)
 from sumaclock_dagster.cli.records import run_record
 from sumaclock_dagster.cli.views import print_end, print_run, print_runs
 from sumaclock_dagster.model import Run, RunStatus
@@ -49,8 +57,7 @@ def list_(
         print_json([run_record(run) for run in found])
     else:
         print_runs(found, Times(tz))
-    if len(found) == limit:
-        click.echo(f"Only the newest {limit}; --limit shows more.", err=True)
+    tell_limit(found, limit)
 
 
 @runs.command()

@@ -16,6 +16,7 @@ from sumaclock_dagster.cli.output import (
     json_option,
     print_json,
     read_payload,
+    tell_limit,
 )
 from sumaclock_dagster.cli.records import clock_job_record
 from sumaclock_dagster.cli.task_answers import confirm_delete, tell_run, tell_task
@@ -111,8 +112,7 @@ def list_(
         print_json([task_record(task, language) for task in found])
     else:
         print_tasks(found)
-    if len(found) == limit:
-        click.echo(f"Only the newest {limit}; --limit shows more.", err=True)
+    tell_limit(found, limit)
 
 
 @tasks.command()
