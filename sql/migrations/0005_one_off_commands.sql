@@ -1,0 +1,1 @@
+-- The queue of one-off commands. Applied by the owner role; the app role gets row rights only, named one by one.

@@ -1,0 +1,1 @@
+-- Overlap of runs, and system jobs. Applied by the owner role; the app role gets row rights only, named one by one.

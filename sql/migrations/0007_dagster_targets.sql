@@ -1,0 +1,1 @@
+-- Dagster jobs and assets as targets of jobs and tasks. Applied by the owner role; the app role gets row rights only, named one by one.
