@@ -667,9 +667,11 @@ CREATE TABLE sumaclock.cron_jobs (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     catch_up text DEFAULT 'one'::text NOT NULL,
+    overlap text DEFAULT 'auto'::text NOT NULL,
     CONSTRAINT cron_jobs_catch_up_check CHECK ((catch_up = ANY (ARRAY['one'::text, 'none'::text]))),
     CONSTRAINT cron_jobs_kind_check CHECK ((kind ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
     CONSTRAINT cron_jobs_organization_id_check CHECK (((length(organization_id) >= 1) AND (length(organization_id) <= 200))),
+    CONSTRAINT cron_jobs_overlap_check CHECK ((overlap = ANY (ARRAY['auto'::text, 'skip'::text, 'allow'::text]))),
     CONSTRAINT cron_jobs_schedule_check CHECK (((length(schedule) >= 1) AND (length(schedule) <= 999))),
     CONSTRAINT cron_jobs_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 200)))
 );
@@ -681,6 +683,8 @@ COMMENT ON TABLE sumaclock.cron_jobs IS 'What is to run and when: kind, owner, p
 COMMENT ON COLUMN sumaclock.cron_jobs.schedule IS 'Five cron fields in UTC, or "N seconds" where pg_cron knows it.';
 
 COMMENT ON COLUMN sumaclock.cron_jobs.catch_up IS 'After missed firings: ''one'' run for the last of them, or ''none'', which leaves a skipped run with the reason. Tasks always catch up once.';
+
+COMMENT ON COLUMN sumaclock.cron_jobs.overlap IS 'A firing while one of the job''s last runs is pending or running: ''skip'' writes none, ''allow'' writes one all the same. ''auto'' skips for schedules in seconds and allows for all others. Tasks always allow.';
 
 CREATE TABLE sumaclock.cron_runs (
     id bigint NOT NULL,
@@ -780,6 +784,33 @@ ALTER TABLE sumaclock.preview_requests ALTER COLUMN id ADD GENERATED ALWAYS AS I
     CACHE 1
 );
 
+CREATE TABLE sumaclock.system_job_runs (
+    name text NOT NULL,
+    period timestamp with time zone NOT NULL,
+    worker_id integer,
+    attempts smallint DEFAULT 1 NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    finished_at timestamp with time zone,
+    result jsonb,
+    error text,
+    CONSTRAINT failed_has_no_result CHECK (((error IS NULL) OR (result IS NULL))),
+    CONSTRAINT system_job_runs_attempts_check CHECK ((attempts >= 0)),
+    CONSTRAINT system_job_runs_name_check CHECK ((name ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
+    CONSTRAINT system_job_runs_period_check CHECK (isfinite(period)),
+    CONSTRAINT unfinished_has_no_end CHECK (((finished_at IS NOT NULL) OR ((result IS NULL) AND (error IS NULL))))
+)
+WITH (fillfactor='80');
+
+ALTER TABLE sumaclock.system_job_runs OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.system_job_runs IS 'One row for each period of a system job: the worker that inserts it executes it. Who executes holds the advisory lock of the job''s name.';
+
+COMMENT ON COLUMN sumaclock.system_job_runs.period IS 'Beginning of the period by the database''s clock: the epoch''s seconds rounded down to the job''s every_seconds.';
+
+COMMENT ON COLUMN sumaclock.system_job_runs.worker_id IS 'The worker that executes it; null where a worker that was stopped gave it back.';
+
+COMMENT ON COLUMN sumaclock.system_job_runs.attempts IS 'More than one where a worker died with it, and another executes it again within its period.';
+
 CREATE VIEW sumaclock.worker_sessions AS
  SELECT (l.objid)::bigint AS worker_id,
     l.pid
@@ -858,6 +889,9 @@ ALTER TABLE ONLY sumaclock.ai_task_runs
 
 ALTER TABLE ONLY sumaclock.preview_requests
     ADD CONSTRAINT preview_requests_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY sumaclock.system_job_runs
+    ADD CONSTRAINT system_job_runs_pkey PRIMARY KEY (name, period);
 
 ALTER TABLE ONLY sumaclock.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
@@ -972,6 +1006,8 @@ GRANT SELECT ON TABLE sumaclock.migrations TO sumaclock_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.missed_firings_look TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.preview_requests TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.system_job_runs TO sumaclock_app;
 
 GRANT SELECT ON TABLE sumaclock.worker_sessions TO sumaclock_app;
 
