@@ -97,7 +97,12 @@ class Skip:
     reason: str
 
 
-Outcome = Done | Failed | RetryLater | Skip
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """The run goes on in a Dagster run and is no longer this worker's: the handler has noted it in the database."""
+
+
+Outcome = Done | Failed | RetryLater | Skip | Handed
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +161,8 @@ class FiringLine:
 class FlushReport:
     """What a worker did since its last report.
 
-    counts: executed runs by (kind, outcome); an outcome is a final status, or "retry" or "claim lost".
+    counts: executed runs by (kind, outcome); an outcome is a final status, or "retry",
+        "handed over" (it goes on in a Dagster run) or "claim lost".
     lateness_seconds: one value an executed run, first 10,000 kept.
     firings: the first 100 executed runs; the full detail is in `cron_runs`.
     failures: the first 100 failed runs, with their errors.

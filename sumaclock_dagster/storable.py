@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from sumaclock_dagster.model import Done, Failed, Outcome, RetryLater, Skip
+from sumaclock_dagster.model import Done, Failed, Handed, Outcome, RetryLater, Skip
 
 ERROR_MAX_CHARS = 20_000
 MESSAGE_MAX_CHARS = 4_000
@@ -53,7 +53,7 @@ def storable_outcome(outcome: Outcome) -> Outcome:
     """The outcome with plain, bounded texts and numbers. Raises what a handler's object raises while it is read, so
     it belongs where a handler's errors are caught."""
     match outcome:
-        case Done():
+        case Done() | Handed():
             return outcome
         case Failed(error):
             return Failed(clean_text(str(error), ERROR_MAX_CHARS))

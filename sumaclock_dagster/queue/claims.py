@@ -51,6 +51,16 @@ class Retried:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A run that goes on in a Dagster run. Its handler wrote so; nothing is left to write."""
+
+    id: int
+    attempt: int
+    status: str = "handed over"
+    error: str | None = None
+
+
 def claim(conn: Connection, worker_id: int, dagster_run_id: UUID | None, batch: int) -> list[Claimed]:
     """Claim up to `batch` due runs, oldest first, and count the attempt in the same transaction (rule 3)."""
     cursor = conn.cursor(binary=True)

@@ -15,7 +15,7 @@ from sumaclock_dagster.db import Connection
 from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.model import Failed, FiringLine, Policy
 from sumaclock_dagster.queue import claims
-from sumaclock_dagster.queue.claims import Ended, Retried
+from sumaclock_dagster.queue.claims import Ended, HandedOver, Retried
 from sumaclock_dagster.worker.dbclock import DatabaseClock
 from sumaclock_dagster.worker.held import HeldRun, HeldRuns
 from sumaclock_dagster.worker.pace import Pace
@@ -98,7 +98,7 @@ class Finisher:
         return batch, True
 
     def _flush(self, batch: list[HeldRun]) -> None:
-        written: list[tuple[HeldRun, Ended | Retried]] = [(held, self._verdict(held)) for held in batch]
+        written: list[tuple[HeldRun, Ended | Retried | HandedOver]] = [(held, self._verdict(held)) for held in batch]
         try:
             kept = self._write([v for _, v in written])
         except GivenUp:
@@ -113,7 +113,7 @@ class Finisher:
             self._learn(held)
         self._tally.add(self._line(held, v, held.run.id in kept) for held, v in written)
 
-    def _verdict(self, held: HeldRun) -> Ended | Retried:
+    def _verdict(self, held: HeldRun) -> Ended | Retried | HandedOver:
         registered = self._handlers.get(held.run.kind)
         outcome = held.outcome if held.outcome is not None else Failed("The worker lost the outcome of this run.")
         return verdict(
@@ -124,10 +124,10 @@ class Finisher:
             self._clock.epoch(held.ended),
         )
 
-    def _write(self, verdicts: list[Ended | Retried]) -> set[int]:
+    def _write(self, verdicts: list[Ended | Retried | HandedOver]) -> set[int]:
         ended = sorted((v for v in verdicts if isinstance(v, Ended)), key=lambda v: v.id)
         retried = sorted((v for v in verdicts if isinstance(v, Retried)), key=lambda v: v.id)
-        kept: set[int] = set()
+        kept = {v.id for v in verdicts if isinstance(v, HandedOver)}
         if ended:
             kept |= self._write_ended(ended)
         if retried:
@@ -182,10 +182,10 @@ class Finisher:
         if batch.left == 0:
             self._pace.ended(batch.full, held.ended - batch.claimed)
 
-    def _line(self, held: HeldRun, v: Ended | Retried, kept: bool) -> FiringLine:
+    def _line(self, held: HeldRun, v: Ended | Retried | HandedOver, kept: bool) -> FiringLine:
         run = held.run
         started = self._clock.epoch(held.started)
-        outcome = v.status if isinstance(v, Ended) else "retry"
+        outcome = "retry" if isinstance(v, Retried) else v.status
         return FiringLine(
             run_id=run.id,
             job_id=run.job_id,

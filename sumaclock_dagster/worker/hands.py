@@ -12,11 +12,11 @@ from time import monotonic
 from typing import Any
 
 from sumaclock_dagster.handlers import Handler, HandlerRun, Handlers
-from sumaclock_dagster.model import Done, Failed, Outcome, RetryLater, Skip
+from sumaclock_dagster.model import Done, Failed, Handed, Outcome, RetryLater, Skip
 from sumaclock_dagster.storable import clean_text, error_text, result_json, storable_outcome
 from sumaclock_dagster.worker.held import HeldRun, HeldRuns
 
-OUTCOMES = (Done, Failed, RetryLater, Skip)
+OUTCOMES = (Done, Failed, RetryLater, Skip, Handed)
 log = logging.getLogger("sumaclock.handler")
 
 

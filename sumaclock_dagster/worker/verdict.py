@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from sumaclock_dagster.model import Done, Failed, Outcome, Policy, RetryLater, RunStatus, Skip
-from sumaclock_dagster.queue.claims import Ended, Retried
+from sumaclock_dagster.model import Done, Failed, Handed, Outcome, Policy, RetryLater, RunStatus, Skip
+from sumaclock_dagster.queue.claims import Ended, HandedOver, Retried
 from sumaclock_dagster.worker.held import HeldRun
 
 RETRIES_LATER_DEFAULT = 3
 RAISES_DEFAULT = 1
 
 
-def verdict(held: HeldRun, outcome: Outcome, policy: Policy, started: float, finished: float) -> Ended | Retried:
+def verdict(
+    held: HeldRun, outcome: Outcome, policy: Policy, started: float, finished: float
+) -> Ended | Retried | HandedOver:
     """`outcome` is storable already. Times are epoch seconds by the database's clock. Attempts that ended with their
     worker are not the handler's and don't count here."""
     run = held.run
@@ -18,6 +20,8 @@ def verdict(held: HeldRun, outcome: Outcome, policy: Policy, started: float, fin
     match outcome:
         case Done():
             return Ended(run.id, run.attempt, RunStatus.DONE.value, started, finished, held.result)
+        case Handed():
+            return HandedOver(run.id, run.attempt)
         case Skip(reason):
             return _ended(held, RunStatus.SKIPPED, started, finished, reason or "The handler gave no reason.")
         case RetryLater(seconds, reason):
