@@ -14,6 +14,21 @@ CREATE TYPE sumaclock.core_api_status AS ENUM (
 
 ALTER TYPE sumaclock.core_api_status OWNER TO sumaclock_owner;
 
+CREATE TYPE sumaclock.launch_outcome AS ENUM (
+    'done',
+    'failed'
+);
+
+ALTER TYPE sumaclock.launch_outcome OWNER TO sumaclock_owner;
+
+CREATE TYPE sumaclock.launch_state AS ENUM (
+    'requested',
+    'launched',
+    'ended'
+);
+
+ALTER TYPE sumaclock.launch_state OWNER TO sumaclock_owner;
+
 CREATE TYPE sumaclock.run_status AS ENUM (
     'pending',
     'running',
@@ -34,6 +49,7 @@ CREATE TYPE sumaclock.run_trigger AS ENUM (
 ALTER TYPE sumaclock.run_trigger OWNER TO sumaclock_owner;
 
 CREATE TYPE sumaclock.task_run_status AS ENUM (
+    'running',
     'done',
     'failed',
     'skipped'
@@ -168,7 +184,8 @@ declare
     run_id bigint;
 begin
     perform from sumaclock.cron_runs r
-    where r.claimed_by is null and r.job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7' and r.due_at <= wanted
+    where r.finished_at is null and r.status = 'pending' and r.job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'
+      and r.due_at <= wanted
     order by r.due_at
     limit 1
     for key share skip locked;
@@ -177,7 +194,7 @@ begin
     end if;
     select r.id into run_id
     from sumaclock.cron_runs r
-    where r.claimed_by is null and r.job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'
+    where r.finished_at is null and r.status = 'pending' and r.job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'
     order by r.due_at
     limit 1
     for no key update skip locked;
@@ -547,14 +564,15 @@ CREATE TABLE sumaclock.ai_task_runs (
     cron_run_id bigint NOT NULL,
     idempotency_key text NOT NULL,
     started_at timestamp with time zone NOT NULL,
-    finished_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    CONSTRAINT ended_has_time CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['done'::sumaclock.task_run_status, 'failed'::sumaclock.task_run_status, 'skipped'::sumaclock.task_run_status])))),
     CONSTRAINT ends_after_start CHECK ((finished_at >= started_at)),
-    CONSTRAINT error_or_done CHECK (((status = 'done'::sumaclock.task_run_status) = (error IS NULL)))
+    CONSTRAINT error_where_not_done CHECK (((error IS NOT NULL) = (status = ANY (ARRAY['failed'::sumaclock.task_run_status, 'skipped'::sumaclock.task_run_status]))))
 );
 
 ALTER TABLE sumaclock.ai_task_runs OWNER TO sumaclock_owner;
 
-COMMENT ON TABLE sumaclock.ai_task_runs IS 'The task runs: one row an occurrence, written in the transaction that did its work.';
+COMMENT ON TABLE sumaclock.ai_task_runs IS 'The task runs: one row an occurrence, written in the transaction that did its work. One that a Dagster run executes is running until that ends.';
 
 COMMENT ON COLUMN sumaclock.ai_task_runs.scheduled_for IS 'The minute (UTC) that it was meant for; for a manual one, the moment when it was asked for.';
 
@@ -722,7 +740,9 @@ COMMENT ON COLUMN sumaclock.cron_runs.scheduled_at IS 'The minute (UTC) that the
 
 COMMENT ON COLUMN sumaclock.cron_runs.due_at IS 'From when a pending run may be claimed: its firing, or its next try.';
 
-COMMENT ON COLUMN sumaclock.cron_runs.claimed_by IS 'The worker that claimed the run last: null while it is pending, 0 when it ended without a worker.';
+COMMENT ON COLUMN sumaclock.cron_runs.dagster_run_id IS 'The Dagster run that executes it: its worker''s, or the one that was launched for it.';
+
+COMMENT ON COLUMN sumaclock.cron_runs.claimed_by IS 'The worker that claimed the run last: null while it is pending, -1 while a Dagster run of its own executes it, 0 when it ended without a worker.';
 
 COMMENT ON COLUMN sumaclock.cron_runs.attempts IS 'Claims so far; with the id and claimed_by it names one claim.';
 
@@ -730,6 +750,69 @@ COMMENT ON COLUMN sumaclock.cron_runs.lost IS 'How many of the attempts ended wi
 
 ALTER TABLE sumaclock.cron_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME sumaclock.cron_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE sumaclock.dagster_launches (
+    id bigint NOT NULL,
+    cron_run_id bigint NOT NULL,
+    job_id uuid NOT NULL,
+    task_id uuid,
+    scheduled_for timestamp with time zone NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    offered_until timestamp with time zone,
+    launched_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    launch_key uuid DEFAULT gen_random_uuid() NOT NULL,
+    dagster_run_id uuid,
+    offers smallint DEFAULT 0 NOT NULL,
+    state sumaclock.launch_state DEFAULT 'requested'::sumaclock.launch_state NOT NULL,
+    outcome sumaclock.launch_outcome,
+    told boolean DEFAULT false NOT NULL,
+    idempotency_key text NOT NULL,
+    organization_id text NOT NULL,
+    user_id text NOT NULL,
+    target jsonb NOT NULL,
+    result jsonb,
+    error text,
+    CONSTRAINT dagster_launches_idempotency_key_check CHECK (((length(idempotency_key) >= 1) AND (length(idempotency_key) <= 255))),
+    CONSTRAINT dagster_launches_offers_check CHECK ((offers >= 0)),
+    CONSTRAINT dagster_launches_organization_id_check CHECK (((length(organization_id) >= 1) AND (length(organization_id) <= 200))),
+    CONSTRAINT dagster_launches_target_check CHECK (((jsonb_typeof(target) = 'object'::text) AND (octet_length((target)::text) <= 1000000))),
+    CONSTRAINT dagster_launches_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 200))),
+    CONSTRAINT ended_is_whole CHECK ((((state = 'ended'::sumaclock.launch_state) = (ended_at IS NOT NULL)) AND ((state = 'ended'::sumaclock.launch_state) = (outcome IS NOT NULL)))),
+    CONSTRAINT failed_has_reason CHECK (((NOT (outcome IS DISTINCT FROM 'failed'::sumaclock.launch_outcome)) = (error IS NOT NULL))),
+    CONSTRAINT launched_has_run CHECK (((state <> 'launched'::sumaclock.launch_state) OR ((dagster_run_id IS NOT NULL) AND (launched_at IS NOT NULL)))),
+    CONSTRAINT told_has_ended CHECK (((NOT told) OR (state = 'ended'::sumaclock.launch_state)))
+)
+WITH (fillfactor='70');
+
+ALTER TABLE sumaclock.dagster_launches OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.dagster_launches IS 'Dagster runs that are to be launched, are under way or have ended: one row for each time that a run of kind dagster is executed. Written in the transaction that wants it.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.cron_run_id IS 'The run that it is for. No foreign key: runs are pruned on their own.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.scheduled_for IS 'The minute (UTC) that it was meant for.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.offered_until IS 'Until then it counts as being launched. Whoever looks later looks for a Dagster run with its tag first.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.launch_key IS 'The tag sumaclock/launch of its Dagster run, by which that is found whatever crashed.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.offers IS 'How often Dagster was asked to launch it.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.told IS 'Whether the run in cron_runs has taken its outcome.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.idempotency_key IS 'The key of the run or of the task''s occurrence; one launch of it is open at a time.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.target IS 'As resolved: job or assets, location, repository, run_config, tags, partition_key.';
+
+ALTER TABLE sumaclock.dagster_launches ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sumaclock.dagster_launches_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -878,6 +961,12 @@ ALTER TABLE ONLY sumaclock.cron_jobs
 ALTER TABLE ONLY sumaclock.cron_runs
     ADD CONSTRAINT cron_runs_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY sumaclock.dagster_launches
+    ADD CONSTRAINT dagster_launches_launch_key_key UNIQUE (launch_key);
+
+ALTER TABLE ONLY sumaclock.dagster_launches
+    ADD CONSTRAINT dagster_launches_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY sumaclock.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (number);
 
@@ -898,6 +987,8 @@ ALTER TABLE ONLY sumaclock.workers
 
 CREATE INDEX ai_task_runs_finished ON sumaclock.ai_task_runs USING brin (finished_at) WITH (pages_per_range='32');
 
+CREATE INDEX ai_task_runs_running ON sumaclock.ai_task_runs USING btree (id) WHERE (finished_at IS NULL);
+
 CREATE INDEX ai_tasks_next ON sumaclock.ai_tasks USING btree (next_run_at) WHERE (status = 'active'::sumaclock.task_status);
 
 CREATE INDEX ai_tasks_owner ON sumaclock.ai_tasks USING btree (organization_id, user_id);
@@ -910,15 +1001,23 @@ CREATE INDEX core_api_jobs_owner ON sumaclock.core_api_jobs USING btree (organiz
 
 CREATE INDEX cron_jobs_owner ON sumaclock.cron_jobs USING btree (organization_id, user_id);
 
-CREATE INDEX cron_runs_claimed ON sumaclock.cron_runs USING btree (claimed_by) WHERE (claimed_by IS NOT NULL);
-
-CREATE INDEX cron_runs_deliveries ON sumaclock.cron_runs USING btree (due_at) WHERE ((claimed_by IS NULL) AND (job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'::uuid));
-
 CREATE INDEX cron_runs_job ON sumaclock.cron_runs USING btree (job_id, scheduled_at DESC);
 
-CREATE INDEX cron_runs_pending ON sumaclock.cron_runs USING btree (due_at, id) WHERE (claimed_by IS NULL);
+CREATE INDEX cron_runs_open ON sumaclock.cron_runs USING btree (due_at, id) WHERE (finished_at IS NULL);
+
+CREATE INDEX cron_runs_open_deliveries ON sumaclock.cron_runs USING btree (due_at) WHERE ((finished_at IS NULL) AND (job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'::uuid));
 
 CREATE INDEX cron_runs_scheduled ON sumaclock.cron_runs USING brin (scheduled_at) WITH (pages_per_range='32');
+
+CREATE INDEX dagster_launches_job ON sumaclock.dagster_launches USING btree (job_id);
+
+CREATE UNIQUE INDEX dagster_launches_open ON sumaclock.dagster_launches USING btree (idempotency_key) WHERE (state <> 'ended'::sumaclock.launch_state);
+
+CREATE UNIQUE INDEX dagster_launches_run ON sumaclock.dagster_launches USING btree (cron_run_id) WHERE (NOT told);
+
+CREATE INDEX dagster_launches_state ON sumaclock.dagster_launches USING btree (state, id) WHERE (state <> 'ended'::sumaclock.launch_state);
+
+CREATE INDEX dagster_launches_task ON sumaclock.dagster_launches USING btree (task_id) WHERE (task_id IS NOT NULL);
 
 CREATE INDEX preview_requests_open ON sumaclock.preview_requests USING btree (id) WHERE (result IS NULL);
 
@@ -936,6 +1035,12 @@ ALTER TABLE ONLY sumaclock.ai_tasks
 
 ALTER TABLE ONLY sumaclock.cron_runs
     ADD CONSTRAINT cron_runs_job_id_fkey FOREIGN KEY (job_id) REFERENCES sumaclock.cron_jobs(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY sumaclock.dagster_launches
+    ADD CONSTRAINT dagster_launches_job_id_fkey FOREIGN KEY (job_id) REFERENCES sumaclock.cron_jobs(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY sumaclock.dagster_launches
+    ADD CONSTRAINT dagster_launches_task_id_fkey FOREIGN KEY (task_id) REFERENCES sumaclock.ai_tasks(id) ON DELETE CASCADE;
 
 GRANT USAGE ON SCHEMA sumaclock TO sumaclock_app;
 
@@ -1000,6 +1105,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.core_api_line TO sumaclock_
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_jobs TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_runs TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.dagster_launches TO sumaclock_app;
 
 GRANT SELECT ON TABLE sumaclock.migrations TO sumaclock_app;
 
