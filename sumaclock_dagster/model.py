@@ -31,7 +31,8 @@ class RunTrigger(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Job:
     """A row of `cron_jobs`. `schedule` is a raw UTC schedule; times are aware. `catch_up`: after missed firings
-    "one" run for the last of them, or "none"."""
+    "one" run for the last of them, or "none". `overlap`: whether a firing while one of the last runs is pending or
+    running is written: "skip", "allow", or "auto", which skips for schedules in seconds only."""
 
     id: UUID
     kind: str
@@ -41,6 +42,7 @@ class Job:
     schedule: str
     enabled: bool
     catch_up: str
+    overlap: str
     created_at: datetime
     updated_at: datetime
 

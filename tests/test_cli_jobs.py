@@ -28,6 +28,7 @@ JOB_NAMES = [
     "schedule",
     "enabled",
     "catch_up",
+    "overlap",
     "created_at",
     "updated_at",
     "next_firing_at",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import click
 
+from sumaclock_dagster.cli.job_options import catch_up_option, overlap_option
 from sumaclock_dagster.cli.output import (
-    Command,
     RefusingGroup,
     Times,
     app_session,
@@ -41,15 +40,6 @@ from sumaclock_dagster.queue.runs import fire, get_run, list_runs
 LAST_RUNS = 5
 
 
-def catch_up_option(default: str | None) -> Callable[[Command], Command]:
-    return click.option(
-        "--catch-up",
-        type=click.Choice(["one", "none"]),
-        default=default,
-        help="After missed firings: one run for the last of them (as jobs do by default), or none.",
-    )
-
-
 @click.group(cls=RefusingGroup)
 def jobs() -> None:
     """Jobs: what is to run, and when (UTC)."""
@@ -59,11 +49,12 @@ def jobs() -> None:
 @click.option("--kind", required=True, help="Which handler executes it, for example 'demo'.")
 @click.option("--org", "organization_id", required=True, help="Organization id of the owner.")
 @click.option("--user", "user_id", required=True, help="User id of the owner.")
-@click.option("--schedule", required=True, help="Five cron fields in UTC, for example '*/5 * * * *'.")
+@click.option("--schedule", required=True, help="Five cron fields in UTC, or '30 seconds'.")
 @click.option("--payload", default="{}", show_default=True, help="JSON for the handler; @FILE or - (stdin) reads it.")
 @click.option("--id", "job_id", type=click.UUID, help="An id of your own instead of a new one.")
 @click.option("--paused", is_flag=True, help="Create it without letting it fire yet.")
 @catch_up_option(default="one")
+@overlap_option(default="auto")
 @json_option
 @tz_option
 def add(
@@ -75,6 +66,7 @@ def add(
     job_id: UUID | None,
     paused: bool,
     catch_up: str,
+    overlap: str,
     as_json: bool,
     tz: Any,
 ) -> None:
@@ -91,6 +83,7 @@ def add(
             schedule=schedule,
             enabled=not paused,
             catch_up=catch_up,
+            overlap=overlap,
             job_id=job_id,
         )
         _tell(app, job, "created", as_json, tz)
@@ -142,10 +135,11 @@ def show(job_id: UUID, as_json: bool, tz: Any) -> None:
 
 @jobs.command()
 @click.argument("job_id", type=click.UUID)
-@click.option("--schedule", help="Five cron fields in UTC.")
+@click.option("--schedule", help="Five cron fields in UTC, or '30 seconds'.")
 @click.option("--payload", help="JSON for the handler; @FILE or - (stdin) reads it.")
 @click.option("--kind", help="Which handler executes it.")
 @catch_up_option(default=None)
+@overlap_option(default=None)
 @json_option
 @tz_option
 def edit(
@@ -154,15 +148,17 @@ def edit(
     payload: str | None,
     kind: str | None,
     catch_up: str | None,
+    overlap: str | None,
     as_json: bool,
     tz: Any,
 ) -> None:
     """Change what is given and leave the rest."""
-    if schedule is None and payload is None and kind is None and catch_up is None:
-        raise click.UsageError("Nothing to change: give --schedule, --payload, --kind or --catch-up.")
+    given: dict[str, Any] = {"schedule": schedule, "kind": kind, "catch_up": catch_up, "overlap": overlap}
+    if payload is None and all(value is None for value in given.values()):
+        raise click.UsageError("Nothing to change: give --schedule, --payload, --kind, --catch-up or --overlap.")
     parsed = ... if payload is None else read_payload(payload)
     with clock_session() as (app, clock):
-        job = change_job(app, clock, job_id, schedule=schedule, payload=parsed, kind=kind, catch_up=catch_up)
+        job = change_job(app, clock, job_id, payload=parsed, **given)
         _tell(app, job, "changed", as_json, tz)
 
 

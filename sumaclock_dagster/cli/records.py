@@ -21,6 +21,7 @@ def job_record(job: Job, now: datetime) -> dict[str, Any]:
         "schedule": job.schedule,
         "enabled": job.enabled,
         "catch_up": job.catch_up,
+        "overlap": job.overlap,
         "created_at": iso(job.created_at),
         "updated_at": iso(job.updated_at),
         "next_firing_at": iso(next_firing(job, now)),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sumaclock_dagster.cli.output import Times, console, duration, plain
 from sumaclock_dagster.cli.records import next_firing, seconds_between
-from sumaclock_dagster.clock.command import firing_command
+from sumaclock_dagster.clock.command import firing_command, is_careful, skips
 from sumaclock_dagster.clock.pg_cron import ClockJob
 from sumaclock_dagster.model import Job, Run
 
@@ -50,6 +50,7 @@ def print_job(job: Job, now: datetime, clock: str, times: Times) -> None:
         ("fires next", Text(fires)),
         ("clock job", plain(clock)),
         ("when missed", Text("fires once, late" if job.catch_up == "one" else "is skipped")),
+        ("overlap", Text(_overlap(job))),
         ("created", Text(times.both(job.created_at))),
         ("changed", Text(times.both(job.updated_at))),
         ("payload", _json(job.payload)),
@@ -68,7 +69,8 @@ def clock_words(job: Job, clock_job: ClockJob | None, fault: str | None) -> str:
         )
     if not job.enabled:
         return "LEFT OVER: it fires for nothing; `sumaclock jobs pause` removes it"
-    if (clock_job.schedule, clock_job.command) != (job.schedule, firing_command(job.id)) or not clock_job.active:
+    command = firing_command(job.id, careful=is_careful(job.schedule, job.overlap))
+    if (clock_job.schedule, clock_job.command) != (job.schedule, command) or not clock_job.active:
         return "DIFFERS from the job; `sumaclock jobs resume` places it anew"
     return f"in place (pg_cron jobid {clock_job.jobid})"
 
@@ -150,6 +152,12 @@ def make_table(**columns: Mapping[str, Any]) -> Table:
     for name, options in columns.items():
         table.add_column(name, overflow="ellipsis" if options.get("no_wrap") else "fold", **options)
     return table
+
+
+def _overlap(job: Job) -> str:
+    skip = skips(job.schedule, job.overlap)
+    words = "skip: no firing while a run is pending or running" if skip else "allow: fires whatever still runs"
+    return f"{words} (auto)" if job.overlap == "auto" else words
 
 
 def _owner(of: Job | Run) -> Text:

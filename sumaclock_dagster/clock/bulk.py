@@ -35,10 +35,11 @@ class NamedClockJob:
 
 @dataclass(slots=True)
 class Changes:
-    """removed: numbers of pg_cron. placed: (job id, raw schedule). What is in both is made anew."""
+    """removed: numbers of pg_cron. placed: (job id, raw schedule, whether its command is careful). What is in both is
+    made anew."""
 
     removed: list[int] = field(default_factory=list)
-    placed: list[tuple[UUID, str]] = field(default_factory=list)
+    placed: list[tuple[UUID, str, bool]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.removed) + len(self.placed)
@@ -102,8 +103,8 @@ def _apply(conn: Connection, database: str, changes: Changes) -> None:
     if changes.placed:
         values = {
             "database": database,
-            "names": [clock_job_name(database, job_id) for job_id, _ in changes.placed],
-            "schedules": [schedule for _, schedule in changes.placed],
-            "commands": [firing_command(job_id) for job_id, _ in changes.placed],
+            "names": [clock_job_name(database, job_id) for job_id, _, _ in changes.placed],
+            "schedules": [schedule for _, schedule, _ in changes.placed],
+            "commands": [firing_command(job_id, careful=careful) for job_id, _, careful in changes.placed],
         }
         conn.execute(query("schedule_clock_jobs"), values, prepare=False)

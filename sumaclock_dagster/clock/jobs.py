@@ -23,6 +23,7 @@ from uuid import UUID
 from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row
 
+from sumaclock_dagster.clock.command import is_careful
 from sumaclock_dagster.clock.payload import check_text, payload_json
 from sumaclock_dagster.clock.pg_cron import Clock
 from sumaclock_dagster.clock.refusals import job_refusals
@@ -50,28 +51,32 @@ def create_job(
     schedule: str,
     enabled: bool = True,
     catch_up: str = "one",
+    overlap: str = "auto",
     job_id: UUID | None = None,
 ) -> Job:
     """Create a job and, where it is enabled, its clock job; it first fires in a minute that begins after the commit.
 
     schedule: raw, in UTC. payload: anything JSON-able up to 1 MB. catch_up: after missed firings "one"
-    run for the last of them, or "none". Raises SumaclockError for what the rules refuse.
+    run for the last of them, or "none". overlap: while one of its last ten runs is pending or running, a firing writes
+    none ("skip") or one all the same ("allow"); "auto" skips for seconds and allows otherwise. Raises SumaclockError
+    for what the rules refuse.
     """
     for name, text in (
         ("kind", kind),
         ("organization id", organization_id),
         ("user id", user_id),
         ("catch_up", catch_up),
+        ("overlap", overlap),
     ):
         check_text(name, text)
     values = {"kind": kind, "organization_id": organization_id, "user_id": user_id, "enabled": enabled}
     values |= {"payload": payload_json(payload), "schedule": _checked(clock, schedule), "job_id": job_id}
-    values |= {"catch_up": catch_up}
+    values |= {"catch_up": catch_up, "overlap": overlap}
     with _change(app, job_id):
         job = _one(app, "insert_job", values)
         assert job is not None  # noqa: S101  (an insert returns its row or raises)
         if enabled:
-            clock.schedule(job.id, schedule)
+            _place(clock, job)
     return job
 
 
@@ -84,23 +89,25 @@ def change_job(
     payload: Any | EllipsisType = ...,
     kind: str | None = None,
     catch_up: str | None = None,
+    overlap: str | None = None,
 ) -> Job:
     """Change what is given and leave the rest (payload `...` means unchanged, None is JSON null).
 
     Raises SumaclockError for an unknown job and for what the rules refuse.
     """
-    for name, text in (("kind", kind), ("catch_up", catch_up)):
+    for name, text in (("kind", kind), ("catch_up", catch_up), ("overlap", overlap)):
         check_text(name, text or "")
     values = {
         "kind": kind,
         "catch_up": catch_up,
+        "overlap": overlap,
         "payload": None if payload is ... else payload_json(payload),
         "schedule": None if schedule is None else _checked(clock, schedule),
     }
     with _change(app, job_id):
         job = _updated(app, job_id, **values)
-        if schedule is not None and job.enabled:
-            clock.schedule(job_id, schedule)
+        if job.enabled and (schedule is not None or overlap is not None):
+            _place(clock, job)
     return job
 
 
@@ -124,7 +131,8 @@ def resume_job(app: Connection, clock: Clock, job_id: UUID) -> Job:
     """
     with _change(app, job_id):
         job = _updated(app, job_id, enabled=True)
-        clock.schedule(job_id, _checked(clock, job.schedule))
+        _checked(clock, job.schedule)
+        _place(clock, job)
     return job
 
 
@@ -210,8 +218,12 @@ def _checked(clock: Clock, schedule: str) -> str:
     return schedule
 
 
+def _place(clock: Clock, job: Job) -> None:
+    clock.schedule(job.id, job.schedule, careful=is_careful(job.schedule, job.overlap))
+
+
 def _updated(app: Connection, job_id: UUID, **values: Any) -> Job:
-    unchanged = {"kind": None, "payload": None, "schedule": None, "enabled": None, "catch_up": None}
+    unchanged = dict.fromkeys(("kind", "payload", "schedule", "enabled", "catch_up", "overlap"))
     job = _one(app, "update_job", {**unchanged, **values, "job_id": job_id})
     if job is None:
         raise _unknown(job_id)

@@ -40,13 +40,18 @@ class ClockJob:
 
 def clock_job_name(database_name: str, job_id: UUID) -> str:
     """`<database>:cron:<job id>`. Raises SumaclockError for a database name over 21 bytes."""
+    check_database_name(database_name)
+    return f"{database_name}{PREFIX}{job_id}"
+
+
+def check_database_name(database_name: str) -> None:
+    """Raises SumaclockError for an app database's name over 21 bytes."""
     size = len(database_name.encode())
     if size > DATABASE_NAME_MAX_BYTES:
         raise SumaclockError(
             f"The app database's name '{database_name}' has {size} bytes; clock jobs have room for "
             f"{DATABASE_NAME_MAX_BYTES}. Rename it (`alter database ... rename to ...`) or use another app database."
         )
-    return f"{database_name}{PREFIX}{job_id}"
 
 
 def open_clock(app: Connection, cron_url: str) -> Clock:
@@ -83,10 +88,10 @@ class Clock:
                 self._connection.close()
             self._connection = self._features = None
 
-    def schedule(self, job_id: UUID, schedule: str) -> None:
-        """Make the job's clock job, or change it to this raw schedule, and see that it is active. Where it is so
-        already, nothing is written."""
-        command = firing_command(job_id)
+    def schedule(self, job_id: UUID, schedule: str, *, careful: bool = False) -> None:
+        """Make the job's clock job, or change it to this raw schedule and command (see `firing_command`), and see that
+        it is active. Where it is so already, nothing is written."""
+        command = firing_command(job_id, careful=careful)
         name = clock_job_name(self.database_name, job_id)
         self.call(lambda conn: _place(conn, self.database_name, name, schedule, command))
 

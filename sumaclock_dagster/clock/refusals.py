@@ -16,6 +16,7 @@ CONSTRAINTS = {
     "cron_jobs_user_id_check": "The user id must have 1 to 200 characters.",
     "cron_jobs_schedule_check": "The schedule must have 1 to 999 characters.",
     "cron_jobs_catch_up_check": "catch_up must be 'one' or 'none'.",
+    "cron_jobs_overlap_check": "overlap must be 'skip', 'allow' or 'auto' (skip for seconds, allow for the rest).",
     "ai_tasks_cron_job_id_fkey": "The job belongs to a task. Delete the task instead (sumaclock.delete_task).",
     "cron_jobs_pkey": "A job with this id exists already. Change it, or leave the id out to get a new one.",
 }

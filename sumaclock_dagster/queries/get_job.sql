@@ -1,3 +1,3 @@
-select id, kind, organization_id, user_id, payload, schedule, enabled, catch_up, created_at, updated_at
+select id, kind, organization_id, user_id, payload, schedule, enabled, catch_up, overlap, created_at, updated_at
 from sumaclock.cron_jobs
 where id = %(job_id)s

@@ -1,4 +1,4 @@
-select id, kind, organization_id, user_id, payload, schedule, enabled, catch_up, created_at, updated_at
+select id, kind, organization_id, user_id, payload, schedule, enabled, catch_up, overlap, created_at, updated_at
 from sumaclock.cron_jobs
 where (%(organization_id)s::text is null or organization_id = %(organization_id)s::text)
   and (%(kind)s::text is null or kind = %(kind)s::text)

@@ -1,5 +1,5 @@
 -- What each job's clock job should be, by its row. A task's job fires at the task's next occurrence, whatever the row says.
-select j.id as job_id, j.schedule, j.enabled, t.id is not null as is_task,
+select j.id as job_id, j.schedule, j.overlap, j.enabled, t.id is not null as is_task,
        coalesce(t.status = 'active' and t.deleted_at is null, j.enabled) as fires, t.next_run_at,
        extract(epoch from now() - greatest(j.updated_at, t.updated_at))::float8 as age_seconds
 from sumaclock.cron_jobs j

@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 
 from sumaclock_dagster.calendar import pg_cron_for
 from sumaclock_dagster.clock.bulk import NamedClockJob, list_named, read_role_and_port
-from sumaclock_dagster.clock.command import firing_command
+from sumaclock_dagster.clock.command import firing_command, is_careful
 from sumaclock_dagster.clock.pg_cron import Clock
 from sumaclock_dagster.db import Connection, query
 
@@ -57,6 +57,7 @@ class Wanted:
 
     job_id: UUID
     schedule: str
+    overlap: str
     enabled: bool
     is_task: bool
     fires: bool
@@ -71,6 +72,11 @@ class Wanted:
     @property
     def clock_schedule(self) -> str:
         return pg_cron_for(self.next_run_at) if self.is_task and self.next_run_at else self.schedule
+
+    @property
+    def is_careful(self) -> bool:
+        """Which of the two commands its clock job should run."""
+        return not self.is_task and is_careful(self.schedule, self.overlap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,7 @@ def _clock_drift(job: Wanted, own: NamedClockJob | None, rows: Sequence[NamedClo
 
     values = [
         (DriftKind.SCHEDULE, job.clock_schedule, own.schedule),
-        (DriftKind.COMMAND, firing_command(job.job_id), own.command),
+        (DriftKind.COMMAND, firing_command(job.job_id, careful=job.is_careful), own.command),
         (DriftKind.DISABLED, "active", "active" if own.active else "inactive"),
         (DriftKind.PLACE, place(ground.host or own.host, ground.port), place(own.host, own.port)),
     ]

@@ -174,7 +174,7 @@ class Mender:
         if own is not None and (job is None or not job.fires or is_made_anew(own, self._ground)):
             changes.removed.append(own.jobid)
         if job is not None and job.fires and not job.is_unknown:
-            changes.placed.append((job_id, job.clock_schedule))
+            changes.placed.append((job_id, job.clock_schedule, job.is_careful))
 
     def _refusal(self, schedule: str) -> str:
         """What the strict grammar says against a schedule, for example one that was written past it."""
