@@ -7,29 +7,54 @@ import dagster as dg
 from sumaclock_dagster.code_version import code_version
 from sumaclock_dagster.defs.alerts import alerts
 from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, report_failures, run_failures
+from sumaclock_dagster.defs.clashes import refuse_clashes
 from sumaclock_dagster.defs.health import clock_health, health_changed, report_health
 from sumaclock_dagster.defs.loops import heartbeat_job, heartbeat_schedule, repair_job, repair_schedule
 from sumaclock_dagster.defs.reconcile import schedule_drift, sync_job, sync_report, sync_schedule
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.defs.schedules import prune_job, prune_schedule
 from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
 from sumaclock_dagster.defs.task_jobs import pause_task, resume_task, run_task_now
 from sumaclock_dagster.defs.tasks import report_tasks, task_runs, tasks_changed, upcoming_firings
 from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.handlers import load_handlers
+from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.own_handlers import own_handlers
 from sumaclock_dagster.settings import Settings
 
 
 @dg.definitions
 def definitions() -> dg.Definitions:
-    """What the code server serves, with settings from the environment. Connects to nothing. Raises SumaclockError for a
-    SUMACLOCK_HANDLERS entry that can't be loaded, which Dagster shows as the code location's error."""
+    """What sumaclock's own code server serves, with settings from the environment. Connects to nothing. Raises
+    SumaclockError for a SUMACLOCK_HANDLERS entry that can't be loaded, which Dagster shows as the code location's
+    error."""
     return build(Settings())
+
+
+def with_sumaclock(definitions: dg.Definitions, settings: Settings | None = None) -> dg.Definitions:
+    """`definitions` with all of sumaclock in the same code location: its jobs, sensors, schedules, assets, checks and
+    the resource "sumaclock". The jobs and assets of `definitions` become targets of schedules made at run time.
+
+    One code location per app database, since its sensors keep the workers. Connects to nothing. `settings`: from the
+    environment, unless given. Raises SumaclockError for names that both have, with what to do, and as `build` does.
+    """
+    if not isinstance(definitions, dg.Definitions):
+        raise SumaclockError(
+            f"with_sumaclock takes a dagster.Definitions and was given a {type(definitions).__name__}: what "
+            "@dagster.definitions has made is called first, as in with_sumaclock(definitions())."
+        )
+    own = _own(settings or Settings())
+    refuse_clashes(own, definitions)
+    return dg.Definitions.merge(definitions, own)
 
 
 def build(settings: Settings) -> dg.Definitions:
     """Load the handlers that `settings` names, and put everything together."""
+    # What is materialised by a click is one step: a process of its own would only double the wait.
+    return dg.Definitions.merge(_own(settings), dg.Definitions(executor=dg.in_process_executor))
+
+
+def _own(settings: Settings) -> dg.Definitions:
     sumaclock = Sumaclock(
         settings=settings,
         handlers=load_handlers(settings.handlers, own_handlers(settings)),
@@ -53,7 +78,5 @@ def build(settings: Settings) -> dg.Definitions:
         ],
         sensors=[pending_runs, failures_changed, tasks_changed, health_changed, alerts],
         schedules=[heartbeat_schedule, repair_schedule, sync_schedule, prune_schedule],
-        resources={"sumaclock": sumaclock},
-        # What is materialised by a click is one step: a process of its own would only double the wait.
-        executor=dg.in_process_executor,
+        resources={"sumaclock": sumaclock, OWN_IO_KEY: dg.mem_io_manager},
     )

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from sumaclock_dagster.defs.metadata import CRON_RUNS, table, unbroken
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 
 HOURS = 24
 LISTED = 100
@@ -23,10 +23,11 @@ cron_runs = dg.AssetSpec(
     description="The work orders: one row a firing, written by pg_cron and ended by a worker. Each worker observes "
     "here what it did every few seconds: counts by kind and outcome, lateness (handler start minus the minute that a "
     "run was meant for), and up to 100 firings. The full detail is in the table sumaclock.cron_runs.",
-)
+).with_io_manager_key(OWN_IO_KEY)
 
 
 @dg.asset(
+    io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
     deps=[CRON_RUNS],
     kinds={"postgres", "table"},

@@ -14,13 +14,14 @@ from sumaclock_dagster.db import database_name
 from sumaclock_dagster.defs.assets import GROUP, HOURS
 from sumaclock_dagster.defs.health_checks import HEALTH_CHECKS, check_health
 from sumaclock_dagster.defs.metadata import CRON_RUNS, table
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.model import SumaclockError
 
 AGAIN_AFTER_SECONDS = 21_600
 
 
 @dg.asset(
+    io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
     deps=[CRON_RUNS],
     kinds={"postgres", "table"},

@@ -12,7 +12,7 @@ from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.assets import LISTED
 from sumaclock_dagster.defs.metadata import table
 from sumaclock_dagster.defs.reconcile import both_sides, in_words, sync_numbers
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.queue.dagster_runs import gone_dagster_runs
 from sumaclock_dagster.queue.workers import read_clock
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ALIVE = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 # Time that a Dagster run has to register its worker.
 START = timedelta(minutes=10)
-NOTHING = dg.Out(dg.Nothing, description="What was mended is in the metadata.")
+NOTHING = dg.Out(dg.Nothing, io_manager_key=OWN_IO_KEY, description="What was mended is in the metadata.")
 GONE = (
     "The worker of this Dagster run has no session in the database any more, so its process is gone. What it held went "
     "back to the queue."

@@ -11,7 +11,7 @@ from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.assets import GROUP, LISTED
 from sumaclock_dagster.defs.metadata import table, unbroken
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 
 if TYPE_CHECKING:
     from sumaclock_dagster.reconcile.drift import Drift
@@ -32,6 +32,7 @@ def both_sides(sumaclock: Sumaclock, purpose: str) -> Iterator[tuple[Connection,
 
 
 @dg.asset(
+    io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
     kinds={"postgres", "table"},
     description="Makes pg_cron say what cron_jobs and the tasks say, and tells what it changed. Clock jobs of other "
@@ -57,6 +58,7 @@ def sync_report(
 
 
 @dg.asset(
+    io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
     deps=[sync_report],
     kinds={"postgres", "table"},
@@ -137,7 +139,7 @@ DRIFT_COLUMNS = {
 
 def _line(drift: "Drift", outcome: str) -> dict[str, Any]:
     texts = (_cell(text) for text in (drift.kind.value, drift.wanted, drift.found, outcome))
-    values = (*texts, drift.job_id.hex, drift.jobid)
+    values = (*texts, drift.subject.replace("-", ""), drift.jobid)
     return dict(zip(DRIFT_COLUMNS, values, strict=True))
 
 

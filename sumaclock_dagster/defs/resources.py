@@ -13,6 +13,9 @@ from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.settings import Settings
 
+# Nothing here hands values on. With a key of its own none of it needs the IO manager of the user, which may be down.
+OWN_IO_KEY = "sumaclock_io_manager"
+
 
 @dataclass(frozen=True)
 class Sumaclock:

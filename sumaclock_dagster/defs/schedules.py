@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from sumaclock_dagster.db import database_name
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.prune import prune_core_api_jobs, prune_firings, prune_runs, prune_workers
 from sumaclock_dagster.queue.workers import read_clock
 
@@ -25,7 +25,7 @@ OWN_JOBS = (
 )
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 DAGSTER_BATCH = 100
-NOTHING = dg.Out(dg.Nothing, description="What was deleted is in the metadata.")
+NOTHING = dg.Out(dg.Nothing, io_manager_key=OWN_IO_KEY, description="What was deleted is in the metadata.")
 
 
 @dg.op(

@@ -8,7 +8,7 @@ from uuid import UUID
 import dagster as dg
 from pydantic import Field
 
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.model import Run, RunStatus, SumaclockError
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.records import Task
@@ -18,7 +18,7 @@ PLACED_SECONDS = 10.0
 ENDED_SECONDS = 120.0
 WRITE_HERE = "write the task's id here"
 WHERE = "It is in the asset upcoming_firings, column 'task id', and in `sumaclock tasks list`."
-NOTHING = dg.Out(dg.Nothing, description="What became of the task is in the metadata.")
+NOTHING = dg.Out(dg.Nothing, io_manager_key=OWN_IO_KEY, description="What became of the task is in the metadata.")
 
 
 class TaskConfig(dg.Config):

@@ -14,13 +14,14 @@ import dagster as dg
 
 from sumaclock_dagster.defs.assets import GROUP, LINKED, LISTED
 from sumaclock_dagster.defs.metadata import CRON_RUNS, table, unbroken
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 
 if TYPE_CHECKING:
     from sumaclock_dagster.reports.task_changes import TasksSeen
 
 
 @dg.asset(
+    io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
     deps=[CRON_RUNS],
     kinds={"postgres", "table"},
@@ -60,6 +61,7 @@ def task_runs(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResult:  
 
 
 @dg.asset(
+    io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
     deps=[CRON_RUNS],
     kinds={"postgres", "table"},

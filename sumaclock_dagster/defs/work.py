@@ -11,7 +11,7 @@ import dagster as dg
 from dagster._utils.interrupts import capture_interrupts, check_captured_interrupt
 
 from sumaclock_dagster.defs.metadata import failure_line, observation
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.model import FlushReport, SumaclockError
 from sumaclock_dagster.worker import Worker, WorkerConfig
 
@@ -29,7 +29,9 @@ class WorkConfig(dg.Config):
 
 
 @dg.op(
-    out=dg.Out(dg.Nothing, description="What it did is in the observations of the asset cron_runs."),
+    out=dg.Out(
+        dg.Nothing, io_manager_key=OWN_IO_KEY, description="What it did is in the observations of the asset cron_runs."
+    ),
     description="A worker: claims due runs and executes their handlers in threads, until its life is over, it is no "
     "longer needed, or it is terminated. Terminating is safe: what it could not finish goes back to the queue.",
 )
