@@ -1,12 +1,13 @@
 -- Rights in the app database that the current role lacks (needed) or has beyond its need (not needed), each with the
--- statement that mends it. The migrations ledger is the owner's: the app role reads it only.
+-- statement that mends it. The migrations ledger is the owner's, and the queue of
+-- one-off commands changes by functions only: the app role reads them.
 with owner as (
     select case when nspowner = (select oid from pg_catalog.pg_roles where rolname = current_user) then 'sumaclock_owner'
                 else pg_catalog.pg_get_userbyid(nspowner)::text end as name
     from pg_catalog.pg_namespace where nspname = 'sumaclock'
 ), relation as (
     select c.oid, c.relowner, pg_catalog.format('sumaclock.%I', c.relname) as name, c.relkind,
-           case when c.relname = 'migrations' or c.relkind in ('v', 'm') then array['SELECT']
+           case when c.relname in ('migrations', 'job_queue', 'job_errors', 'job_runners') or c.relkind in ('v', 'm') then array['SELECT']
                 else array['SELECT', 'INSERT', 'UPDATE', 'DELETE'] end as needed
     from pg_catalog.pg_class c
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
