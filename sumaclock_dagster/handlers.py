@@ -17,6 +17,40 @@ from sumaclock_dagster.model import Policy, SumaclockError
 KIND = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
+class CancelFlag:
+    """Says that nobody waits for a run's outcome any more: of a `threading.Event`, what a handler needs.
+
+    Each run has one and few wait on theirs, so the Event, which costs more than all else that is made for a run, is
+    made for those who wait.
+    """
+
+    __slots__ = ("_event", "_set")
+    _making = threading.Lock()
+
+    def __init__(self) -> None:
+        self._set = False
+        self._event: threading.Event | None = None
+
+    def set(self) -> None:
+        self._set = True
+        with self._making:
+            event = self._event
+        if event is not None:
+            event.set()
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, or for `timeout` seconds. Returns whether it is set."""
+        with self._making:
+            if self._set:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+        return self._event.wait(timeout)
+
+
 @dataclass(slots=True)
 class HandlerRun:
     """What a handler is given.
@@ -41,7 +75,7 @@ class HandlerRun:
     attempt: int
     deadline: float | None
     log: logging.LoggerAdapter[logging.Logger]
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: CancelFlag = field(default_factory=CancelFlag)
 
     @property
     def idempotency_key(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from time import monotonic
 from uuid import UUID, uuid4
 
 from sumaclock_dagster.db import Connection
+from sumaclock_dagster.handlers import CancelFlag
 from sumaclock_dagster.outbox import line
 from sumaclock_dagster.outbox.answers import Reply, Verdict
 from sumaclock_dagster.outbox.line import Delivery
@@ -64,7 +64,7 @@ class Sending:
         self._flight: dict[Future[Reply], Delivery] = {}
         self._asked_for_next = False
 
-    def run(self, cancelled: threading.Event) -> Tally:
+    def run(self, cancelled: CancelFlag) -> Tally:
         """Send until nothing is due, or the run's time is over, or `cancelled` is set; attempts that are under way then
         are left to their leases."""
         until = monotonic() + CLAIM_FOR_SECONDS

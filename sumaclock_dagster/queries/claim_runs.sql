@@ -1,7 +1,7 @@
 with picked as materialized (
     select id
     from sumaclock.cron_runs
-    where claimed_by is null and due_at <= now()
+    where finished_at is null and status = 'pending' and due_at <= now()
     order by due_at, id
     limit %(batch)s
     for update skip locked

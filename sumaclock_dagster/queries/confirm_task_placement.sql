@@ -7,7 +7,7 @@ with enabled as (
     select %(job)s, 'request', %(next_run_at)s, %(next_run_at)s
     where clock_timestamp() between %(next_run_at)s - interval '10 seconds' and %(next_run_at)s + interval '60 seconds'
       and not exists (select from sumaclock.cron_runs r
-                      where r.job_id = %(job)s and r.scheduled_at = %(next_run_at)s and r.trigger = 'request' and r.claimed_by is null)
+                      where r.job_id = %(job)s and r.scheduled_at = %(next_run_at)s and r.trigger = 'request' and r.status = 'pending')
     returning id
 )
 select pg_notify('cron_runs', '') from near

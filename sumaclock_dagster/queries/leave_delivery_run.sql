@@ -10,7 +10,7 @@ with unfinished as (
 ), later as materialized (
     select r.id, r.due_at
     from sumaclock.cron_runs r
-    where r.claimed_by is null and r.job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'
+    where r.finished_at is null and r.status = 'pending' and r.job_id = 'a3fbeb71-424d-5b9e-8a81-0ecde17f25f7'
     order by r.due_at
     limit 1
     for no key update skip locked

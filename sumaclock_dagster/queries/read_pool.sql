@@ -8,7 +8,7 @@ with pool as (
     from sumaclock.workers w
     where w.stopped_at is null
 ), due as (
-    select due_at from sumaclock.cron_runs where claimed_by is null and due_at <= now() order by due_at limit %(count_to)s
+    select due_at from sumaclock.cron_runs where finished_at is null and status = 'pending' and due_at <= now() order by due_at limit %(count_to)s
 )
 select (select count(*) from pool where living and staying),
        (select count(*) from pool where starting),

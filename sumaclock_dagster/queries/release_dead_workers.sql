@@ -15,7 +15,7 @@ with dead as materialized (
     select r.id, r.claimed_by
     from sumaclock.cron_runs r
     join dead on dead.id = r.claimed_by
-    where r.status = 'running'
+    where r.finished_at is null
 ), stale as materialized (
     select r.id
     from sumaclock.cron_runs r

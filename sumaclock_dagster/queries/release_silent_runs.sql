@@ -2,7 +2,7 @@ with stale as materialized (
     select r.id
     from sumaclock.cron_runs r
     join sumaclock.workers w on w.id = r.claimed_by
-    where w.stopped_at is null and r.status = 'running'
+    where w.stopped_at is null and r.finished_at is null
       and r.heartbeat_at not between now() - %(lease)s * interval '1 second' and now() + %(lease)s * interval '1 second'
     for update of r skip locked
 ), released as (

@@ -4,9 +4,9 @@ select now() as seen_at,
        (select r.scheduled_at from sumaclock.cron_runs r
         where r.trigger = 'clock' and r.scheduled_at >= now() - %(days)s * interval '1 day'
         order by r.id desc limit 1) as last_firing,
-       (select count(*) from sumaclock.cron_runs r where r.claimed_by is null and r.due_at <= now()) as pending,
+       (select count(*) from sumaclock.cron_runs r where r.finished_at is null and r.status = 'pending' and r.due_at <= now()) as pending,
        (select extract(epoch from now() - min(r.due_at))::float8
-        from sumaclock.cron_runs r where r.claimed_by is null and r.due_at <= now()) as oldest_pending_seconds,
+        from sumaclock.cron_runs r where r.finished_at is null and r.status = 'pending' and r.due_at <= now()) as oldest_pending_seconds,
        (select count(*) from sumaclock.workers w
         where w.stopped_at is null and w.id in (select s.worker_id from sumaclock.worker_sessions s)) as live_workers,
        late.tasks as late_tasks,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.handlers import Registry, load_registry
+from sumaclock_dagster.handlers import CancelFlag, Registry, load_registry
 from sumaclock_dagster.tasks.records import TaskTrigger
 
 
@@ -22,6 +21,7 @@ class TaskRun:
     connection: an app connection inside the transaction that records the task run. What is written through it happens
         together with that record: once, or not at all. Only an outcome of done keeps it. It must not be committed,
         rolled back or closed, and the task is locked meanwhile, so slow work belongs elsewhere (a queue, an outbox).
+    run_id, job_id: of the run in the queue, and of its job.
     idempotency_key: the same for every attempt of this occurrence and for no other.
     scheduled_for: the minute (UTC) of the occurrence; for a manual run, the moment when it was asked for.
     attempt: 1 for the first.
@@ -41,7 +41,9 @@ class TaskRun:
     idempotency_key: str
     connection: Connection
     log: logging.LoggerAdapter[logging.Logger]
-    cancelled: threading.Event
+    cancelled: CancelFlag
+    run_id: int
+    job_id: UUID
 
 
 TaskFunction = Callable[[TaskRun], Any]
@@ -49,6 +51,7 @@ TaskFunction = Callable[[TaskRun], Any]
 
 class TaskKinds(Registry[TaskFunction]):
     """Task kinds by name. A function returns a result, or Done, Failed, Skip or RetryLater, as a handler does.
+    Handed says that a launch that it asked for decides how the task run ends.
 
     The policy is a handler's, too: None as max_attempts means that what raises is not tried again. timeout_seconds has
     no effect, since a transaction can't be left to itself.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from threading import Event
 
+from sumaclock_dagster.handlers import CancelFlag
 from sumaclock_dagster.model import Outcome
 from sumaclock_dagster.queue.claims import Claimed
 
@@ -29,7 +29,7 @@ class HeldRun:
     started: float = 0.0
     ended: float = 0.0
     deadline: float | None = None
-    cancelled: Event = field(default_factory=Event)
+    cancelled: CancelFlag = field(default_factory=CancelFlag)
     outcome: Outcome | None = None
     result: str | None = None
     raised: bool = False

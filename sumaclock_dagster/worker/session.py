@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import psycopg
 
-from sumaclock_dagster.db import Connection, connect
+from sumaclock_dagster.db import Connection, connect, query
 
 T = TypeVar("T")
 
@@ -75,6 +75,7 @@ class Session:
         if self._conn is None:
             conn = connect(self._url, self._name)
             try:
+                conn.execute(query("plan_by_index"))
                 if self._opened is not None:
                     self._opened(conn)
             except BaseException:
