@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sumaclock_dagster.demo import demo_handlers
 from sumaclock_dagster.handlers import Handlers
+from sumaclock_dagster.launches.handler import launch_handlers
 from sumaclock_dagster.outbox import queue_delivery
 from sumaclock_dagster.outbox.handler import delivery_handlers
 from sumaclock_dagster.settings import Settings
@@ -18,6 +19,7 @@ def own_handlers(settings: Settings) -> Handlers:
         demo_handlers(),
         task_handlers(settings, own_task_kinds(queue_delivery)),
         delivery_handlers(settings),
+        launch_handlers(settings),
     ):
         for registered in registry.values():
             handlers.add(registered)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from sumaclock_dagster.db import make_pool
 from sumaclock_dagster.handlers import HandlerRun, Handlers
+from sumaclock_dagster.made_once import Once
 from sumaclock_dagster.model import Skip
 from sumaclock_dagster.outbox import line
 from sumaclock_dagster.outbox.core_api import CoreApi
@@ -23,8 +22,6 @@ APPLICATION = "sumaclock deliveries"
 # One run sends, and others look in for a moment.
 CONNECTIONS = 2
 NOWHERE_SECONDS = 300.0
-
-T = TypeVar("T")
 
 
 def delivery_handlers(settings: Settings) -> Handlers:
@@ -54,21 +51,6 @@ def delivery_handlers(settings: Settings) -> Handlers:
         return Skip("Another delivery run takes what is due." if tally.refused else "Nothing is due.")
 
     return handlers
-
-
-class Once(Generic[T]):
-    """Made by whoever asks first, and then the same for all threads of the process."""
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._made: list[T] = []
-
-    def get(self) -> T:
-        with self._lock:
-            if not self._made:
-                self._made.append(self._make())
-            return self._made[0]
 
 
 def _core_api(settings: Settings) -> CoreApi | None:

@@ -12,12 +12,12 @@ from psycopg.pq import TransactionStatus
 
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.handlers import HandlerRun, Registered
-from sumaclock_dagster.model import Done, Failed, Outcome, Policy, RetryLater, Skip, SumaclockError
+from sumaclock_dagster.model import Done, Failed, Handed, Outcome, Policy, RetryLater, Skip, SumaclockError
 from sumaclock_dagster.storable import clean_text, error_text, result_json, storable_outcome
 from sumaclock_dagster.tasks.kinds import TaskFunction, TaskKinds, TaskRun
 from sumaclock_dagster.tasks.records import TaskTrigger, idempotency_key
 
-OUTCOMES = (Done, Failed, RetryLater, Skip)
+OUTCOMES = (Done, Failed, RetryLater, Skip, Handed)
 SWALLOWED = (
     "A statement failed on the connection of the task run and the task kind went on, so nothing of it can be kept. Let "
     "the error rise, or execute the statement in a savepoint: `with run.connection.transaction():`."
@@ -43,7 +43,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """How it ended: status done, failed or skipped; `result` is JSON text; `error` says why it is not done."""
+    """How it ended: status done, failed or skipped; or running, where a Dagster run goes on with it. `result` is JSON
+    text; `error` says why it failed or was skipped."""
 
     status: str
     result: str | None = None
@@ -63,7 +64,7 @@ class TransactionEnded(SumaclockError):
 
 
 class _Undo(Exception):
-    """Rolls back to the savepoint: only what is done stays."""
+    """Rolls back to the savepoint: only what is done or handed over stays."""
 
 
 def execute(conn: Connection, run: HandlerRun, work: Work, kinds: TaskKinds, result_max_bytes: int) -> Executed:
@@ -94,9 +95,9 @@ def _call(
             if conn.info.transaction_status is TransactionStatus.INERROR:
                 raise SumaclockError(SWALLOWED)
             outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
-            if not isinstance(outcome, Done):
+            if not isinstance(outcome, Done | Handed):
                 raise _Undo
-            result = result_json(outcome.result, result_max_bytes)
+            result = result_json(outcome.result, result_max_bytes) if isinstance(outcome, Done) else None
     except _Undo:
         return outcome, None, False
     except BaseException as error:
@@ -120,6 +121,8 @@ def _judged(outcome: Outcome, result: str | None, raised: bool, policy: Policy, 
     match outcome:
         case Done():
             return Executed("done", result)
+        case Handed():
+            return Executed("running")
         case Skip(reason):
             return Executed("skipped", error=reason or "The task kind gave no reason.")
         case RetryLater(seconds, reason):
@@ -153,4 +156,6 @@ def _task_run(conn: Connection, run: HandlerRun, work: Work, payload: object) ->
         connection=conn,
         log=run.log,
         cancelled=run.cancelled,
+        run_id=run.id,
+        job_id=run.job_id,
     )

@@ -13,7 +13,8 @@ from psycopg_pool import ConnectionPool
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection, make_pool
 from sumaclock_dagster.handlers import HandlerRun, Handlers
-from sumaclock_dagster.model import Failed, Outcome, RetryLater, SumaclockError
+from sumaclock_dagster.launches.requests import hand_over
+from sumaclock_dagster.model import Failed, Handed, Outcome, RetryLater, Skip, SumaclockError
 from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.storable import error_text
 from sumaclock_dagster.tasks.access import load_access_check
@@ -76,6 +77,9 @@ def task_handlers(settings: Settings, own: TaskKinds, doors: Doors | None = None
             with opened.app().connection() as conn:
                 outcome = _settle(conn, run, rules)
                 align(conn, opened.clock(conn), run.job_id)
+                # Not before the clock job is right: nobody comes back to it once the run is Dagster's.
+                if isinstance(outcome, Handed) and not hand_over(conn, run.id, run.attempt):
+                    return Skip("A Dagster run that another run asked for executes this occurrence.")
                 return outcome
         except TryAgain as again:
             return again.outcome

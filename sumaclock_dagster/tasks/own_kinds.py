@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.model import Done, Failed, Outcome, SumaclockError
+from sumaclock_dagster.tasks.dagster_kind import dagster_kind
 from sumaclock_dagster.tasks.kinds import TaskKinds, TaskRun
 
 PATH = "/ai-task-runs"
@@ -29,8 +30,10 @@ class QueueDelivery(Protocol):
 
 def own_task_kinds(queue_delivery: QueueDelivery | None = None) -> TaskKinds:
     """Kind `core_api` queues a request to core-api: payload {"method": "POST", "path": "/...", "body": ...}, each of
-    them optional; without a body the task run describes itself. Kind `log` writes a line to the log."""
+    them optional; without a body the task run describes itself. Kind `log` writes a line to the log. Kind `dagster`
+    launches a Dagster run: see `dagster_kind`."""
     kinds = TaskKinds()
+    kinds.add(dagster_kind())
     if queue_delivery is not None:
         _add_core_api(kinds, queue_delivery)
 

@@ -48,7 +48,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskRunRow:
-    """A row of `ai_task_runs`. `status`: done, failed or skipped. `error`: why it is not done. Times are aware."""
+    """A row of `ai_task_runs`. `status`: done, failed, skipped, or running while a Dagster run executes it. `error`:
+    why it failed or was skipped. Times are aware; `finished_at` is None while it is running."""
 
     id: int
     task_id: UUID
@@ -60,7 +61,7 @@ class TaskRunRow:
     cron_run_id: int
     idempotency_key: str
     started_at: datetime
-    finished_at: datetime
+    finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from sumaclock_dagster.calendar import LocalSchedule, parse_schedule, zone_data_version
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.handlers import HandlerRun
-from sumaclock_dagster.model import Done, Failed, Outcome, RunTrigger, Skip, SumaclockError
+from sumaclock_dagster.model import Done, Failed, Handed, Outcome, RunTrigger, Skip, SumaclockError
 from sumaclock_dagster.tasks.access import AccessCheck, refusal
 from sumaclock_dagster.tasks.execute import Executed, Work, execute
 from sumaclock_dagster.tasks.kinds import TaskKinds
@@ -55,7 +55,8 @@ def settle(conn: Connection, run: HandlerRun, rules: Rules, instead: Executed | 
         if run.trigger == RunTrigger.MANUAL and not _is_awaited(task, run):
             return _by_hand(case)
         if task.mine_status is not None:
-            # It fired before, and was cut off before its clock job had moved or its outcome was written.
+            # It fired before, and was cut off before its clock job had moved or its outcome was written, or before it
+            # was handed over.
             return _outcome(task.mine_status, task.mine_error, {"fired": "at an earlier attempt"})
         return _by_schedule(case)
 
@@ -68,8 +69,8 @@ def _is_awaited(task: Locked, run: HandlerRun) -> bool:
 def _by_hand(case: Case) -> Outcome:
     """One task run besides the schedule. One that failed or was skipped is executed again when its run is."""
     task, moment = case.task, case.run.scheduled_at
-    if task.asked_status == "done":
-        return Done({"fired": "at an earlier attempt"})
+    if task.asked_status in ("done", "running"):
+        return _outcome(task.asked_status, None, {"fired": "at an earlier attempt"})
     executed, refused = _checked_and_executed(case, moment)
     record(case.conn, case.run, task, moment, executed)
     if refused and task.status == "active":
@@ -111,7 +112,7 @@ def _new_placement(task: Locked, schedule: LocalSchedule) -> Placement | None:
 def _fire(case: Case, schedule: LocalSchedule, occurrence: datetime) -> Outcome:
     """Execute the occurrence once, and place the task on the one after now: several that were missed are one."""
     task = case.task
-    if task.next_status == "done":
+    if task.next_status in ("done", "running"):
         executed = None
     else:
         executed, refused = _checked_and_executed(case, occurrence)
@@ -168,6 +169,8 @@ def _outcome(status: str, error: str | None, result: dict[str, Any]) -> Outcome:
     match status:
         case "done":
             return Done(result)
+        case "running":
+            return Handed()
         case "skipped":
             return Skip(error or "")
         case _:

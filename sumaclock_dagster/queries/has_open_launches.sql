@@ -1,0 +1,1 @@
+select exists (select from sumaclock.dagster_launches where state <> 'ended')

@@ -1,0 +1,1 @@
+listen sumaclock_launches
