@@ -49,6 +49,7 @@ class Settings(BaseSettings):
     max_lost: int = Field(3, ge=1, le=100, description="Attempts that may end with their worker.")
     observe_seconds: float = Field(5, gt=0, le=600, description="At most one Dagster observation in this time.")
     retention_days: int = Field(30, ge=1, le=3650, description="Finished runs are kept this long.")
+    job_runners: int = Field(4, ge=0, le=32, description="Runners of the app role's one-off commands.")
     task_attempts: int = Field(20, ge=1, le=1000, description="Attempts to settle a task while something is away.")
     task_backoff_seconds: float = Field(5, ge=0, le=3600, description="Delay before the second; it doubles each time.")
     task_backoff_max_seconds: float = Field(600, ge=0, le=86_400, description="The longest such delay.")

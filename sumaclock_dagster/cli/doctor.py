@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
+import psycopg
 from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from sumaclock_dagster import migrate as migrations
+from sumaclock_dagster.clock.pg_cron import open_clock
 from sumaclock_dagster.doctor import CheckOutcome, CheckResult, check_environment, has_failed
 from sumaclock_dagster.doctor.configuration import invalid_settings
 from sumaclock_dagster.doctor.reach import OWNER_VARIABLE, open_or_refuse
 from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.once.runners import place_runners
 from sumaclock_dagster.settings import Settings
 
 STYLES = {
@@ -89,4 +92,18 @@ def _migrate(only_check: bool) -> list[str]:
     with open_or_refuse(settings.owner_url, OWNER_VARIABLE) as connection:
         if only_check:
             return [migration.name for migration in migrations.pending(connection, files)]
-        return migrations.migrate(connection, files)
+        names = migrations.migrate(connection, files)
+    _place_runners(settings)
+    return names
+
+
+def _place_runners(settings: Settings) -> None:
+    """A schema without its app role or pg_cron is complete all the same."""
+    try:
+        with (
+            open_or_refuse(settings.app_url, "SUMACLOCK_DATABASE_URL") as app,
+            open_clock(app, settings.cron_url) as clock,
+        ):
+            place_runners(app, clock, settings.job_runners)
+    except (SumaclockError, psycopg.Error) as error:
+        click.echo(f"One-off commands have no runners yet: {error} Then `sumaclock once enable`.", err=True)

@@ -9,6 +9,7 @@ from sumaclock_dagster.cli.doctor import doctor, migrate
 from sumaclock_dagster.cli.drift import drift
 from sumaclock_dagster.cli.jobs import jobs
 from sumaclock_dagster.cli.metrics import metrics
+from sumaclock_dagster.cli.once import once
 from sumaclock_dagster.cli.output import RefusingGroup
 from sumaclock_dagster.cli.runs import runs
 from sumaclock_dagster.cli.stack import down, up
@@ -24,7 +25,7 @@ def main() -> None:
     """
 
 
-for command in (up, down, doctor, migrate, tasks, jobs, runs, drift, clock, metrics):
+for command in (up, down, doctor, migrate, tasks, jobs, runs, once, drift, clock, metrics):
     main.add_command(command)
 
 

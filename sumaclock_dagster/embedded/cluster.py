@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sumaclock_dagster.db import connect, query
+from sumaclock_dagster.db import Connection, connect, query
 from sumaclock_dagster.embedded.binaries import Binaries, find_binaries
 from sumaclock_dagster.embedded.configuration import (
     OWN_FILE,
@@ -175,18 +175,21 @@ class PrivateCluster:
         )
 
     def _configure(self, places: Places, user: ServerUser, port: int) -> None:
-        # Root may become any of them anyway; named here, a `sudo` needs no restart.
-        users = (user.name, user_name(os.geteuid()), "root")
         texts = {
             OWN_FILE: server_settings(port, places.socket_dir, self._extra_settings),
             "pg_hba.conf": access_rules(),
-            "pg_ident.conf": access_map(users, self._roles),
+            "pg_ident.conf": self._access_map(user, ()),
         }
         for name, text in texts.items():
             path = places.data_dir / name
             path.write_text(text)
             user.own(path)
             path.chmod(0o600)
+
+    def _access_map(self, user: ServerUser, more_roles: Iterable[str]) -> str:
+        # Root may become any of them anyway; named here, a `sudo` needs no restart.
+        users = (user.name, user_name(os.geteuid()), "root")
+        return access_map(users, dict.fromkeys((*self._roles, *more_roles)))
 
     def _bring_up_to_date(self, binaries: Binaries, file: ClusterFile) -> None:
         self._say("Bringing roles, databases and schema up to date")
@@ -198,3 +201,17 @@ class PrivateCluster:
         with connect(file.owner_database_url, "sumaclock migrate") as conn:
             for name in migrate(conn, load_migrations()):
                 self._say(f"Migration {name} applied")
+        with connect(file.superuser_url, "sumaclock start") as conn:
+            self.admit_roles(conn)
+
+    def admit_roles(self, superuser: Connection) -> None:
+        """Let each role that may log in do so over the socket, for whoever may be a superuser there anyway: pg_cron
+        logs in as the role whose one-off commands it runs. Raises OSError."""
+        places, user = choose_places(self.home, silent)
+        found = [row[0] for row in superuser.execute(query("list_login_roles")).fetchall()]
+        text = self._access_map(user, found)
+        path = places.data_dir / "pg_ident.conf"
+        if path.read_text() != text:
+            # In place: at no moment is it half there for long, and the server reads it only when told.
+            path.write_text(text)
+            superuser.execute(query("reload_configuration"))

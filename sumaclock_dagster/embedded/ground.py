@@ -17,6 +17,7 @@ from sumaclock_dagster.doctor.reach import OWNER_VARIABLE, open_or_refuse
 from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.migrate import load_migrations, migrate, pending
 from sumaclock_dagster.model import Job, SumaclockError
+from sumaclock_dagster.once.runners import place_runners
 from sumaclock_dagster.queue.workers import live_workers
 from sumaclock_dagster.settings import Settings
 
@@ -68,6 +69,12 @@ def ensure_demo_job(settings: Settings) -> Job:
                 schedule=DEMO_SCHEDULE,
                 job_id=DEMO_JOB,
             )
+
+
+def ensure_runners(settings: Settings) -> None:
+    """The runners of the app role's one-off commands, as many as the settings say. Raises SumaclockError."""
+    with connect(settings.app_url, APPLICATION) as app, open_clock(app, settings.cron_url) as clock:
+        place_runners(app, clock, settings.job_runners)
 
 
 def a_worker_lives(settings: Settings) -> bool:

@@ -64,6 +64,7 @@ def run_up(settings: Settings, options: UpOptions, show: Show) -> None:
             note = UpNote(home, identify("supervisor", os.getpid(), mark))
             port = choose_port(options.port)
             with _databases(settings, requests, show) as cluster:
+                ground.ensure_runners(settings)
                 # Never where the requests may be meant: a stand-in would take them for done.
                 stand_in = options.demo and cluster is not None and settings.core_api_url is None
                 receiver_port = any_free_port() if stand_in else None

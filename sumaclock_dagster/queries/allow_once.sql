@@ -1,0 +1,1 @@
+select sumaclock.allow_once(%(role)s)

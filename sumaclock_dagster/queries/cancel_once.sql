@@ -1,0 +1,1 @@
+select sumaclock.cancel_once(%(jobid)s)

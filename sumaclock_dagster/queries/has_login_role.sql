@@ -1,0 +1,1 @@
+select r.rolcanlogin from pg_catalog.pg_roles r where r.rolname = %(role)s

@@ -1,0 +1,5 @@
+-- The clock jobs of one role that are named like runners of this database.
+select jobid, jobname::text as name, schedule, command, database::text as database, active
+from cron.job
+where username = coalesce(%(role)s, current_user::text) and left(jobname::text, length(%(prefix)s)) = %(prefix)s
+order by jobid

@@ -1,0 +1,1 @@
+select sumaclock.prune_job_errors(%(days)s, %(most)s)

@@ -1,0 +1,1 @@
+select sumaclock.retry_once(%(jobid)s)

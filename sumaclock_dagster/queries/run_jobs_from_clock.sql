@@ -1,0 +1,1 @@
+call sumaclock.run_jobs(slot => {slot}, look_for => '{seconds} seconds')

@@ -1,0 +1,1 @@
+call sumaclock.watch_jobs(look_for => '{seconds} seconds')
