@@ -7,13 +7,14 @@ import dagster as dg
 from sumaclock_dagster.code_version import code_version
 from sumaclock_dagster.defs.alerts import alerts
 from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, report_failures, run_failures
-from sumaclock_dagster.defs.clashes import refuse_clashes
+from sumaclock_dagster.defs.clashes import assets_of, jobs_of, refuse_clashes
 from sumaclock_dagster.defs.health import clock_health, health_changed, report_health
 from sumaclock_dagster.defs.loops import heartbeat_job, heartbeat_schedule, repair_job, repair_schedule
 from sumaclock_dagster.defs.reconcile import schedule_drift, sync_job, sync_report, sync_schedule
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.defs.schedules import prune_job, prune_schedule
 from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
+from sumaclock_dagster.defs.targets import make_target_sensors
 from sumaclock_dagster.defs.task_jobs import pause_task, resume_task, run_task_now
 from sumaclock_dagster.defs.tasks import report_tasks, task_runs, tasks_changed, upcoming_firings
 from sumaclock_dagster.defs.work import work
@@ -45,13 +46,16 @@ def with_sumaclock(definitions: dg.Definitions, settings: Settings | None = None
         )
     own = _own(settings or Settings())
     refuse_clashes(own, definitions)
-    return dg.Definitions.merge(definitions, own)
+    targets = make_target_sensors(jobs_of(definitions), assets_of(definitions))
+    return dg.Definitions.merge(definitions, own, dg.Definitions(sensors=targets))
 
 
 def build(settings: Settings) -> dg.Definitions:
     """Load the handlers that `settings` names, and put everything together."""
     # What is materialised by a click is one step: a process of its own would only double the wait.
-    return dg.Definitions.merge(_own(settings), dg.Definitions(executor=dg.in_process_executor))
+    # No target of its own, but those of other code locations, which the sensor reaches and follows.
+    targets = make_target_sensors([], [])
+    return dg.Definitions.merge(_own(settings), dg.Definitions(sensors=targets, executor=dg.in_process_executor))
 
 
 def _own(settings: Settings) -> dg.Definitions:

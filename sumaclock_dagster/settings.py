@@ -63,6 +63,9 @@ class Settings(BaseSettings):
     core_api_backoff_max_seconds: float = Field(600, ge=1, le=86_400, description="Longest pause of one request.")
     core_api_give_up_seconds: float = Field(604_800, ge=60, description="Age from which a request may be given up.")
 
+    dagster_graphql_url: str | None = Field(None, description="Dagster's GraphQL API, for other code locations.")
+    dagster_start_seconds: float = Field(600, ge=10, le=86_400, description="Time a launched Dagster run has to begin.")
+
     alert_webhook: SecretStr | None = Field(None, description="Slack-compatible webhook that failures are posted to.")
 
     @field_validator("alert_webhook")
@@ -74,7 +77,7 @@ class Settings(BaseSettings):
             raise ValueError("must be http(s)://host[:port]/path, in visible ASCII")
         return SecretStr(text) if text else None
 
-    @field_validator("core_api_url")
+    @field_validator("core_api_url", "dagster_graphql_url")
     @classmethod
     def _is_plain_url(cls, value: str | None) -> str | None:
         parts = urlsplit(value or "http://unset")

@@ -64,6 +64,7 @@ def make_dagster_home(
         "no_grpc_proxy": f"{HOST},localhost",
         MARK: mark,
     }
+    environment.setdefault("SUMACLOCK_DAGSTER_GRAPHQL_URL", f"http://{HOST}:{webserver_port}/graphql")
     if receiver_port is not None:
         environment["SUMACLOCK_CORE_API_URL"] = f"http://{HOST}:{receiver_port}"
     workspace = project_file("workspace.yaml")

@@ -76,6 +76,17 @@ class End:
     result: Mapping[str, Any] | None = None
 
 
+def listen(conn: Connection) -> None:
+    """Let `wait` on this connection hear of launches that are asked for from now on."""
+    conn.execute(query("listen_to_launches"))
+
+
+def wait(conn: Connection, seconds: float) -> None:
+    """Wait until a launch is asked for, for `seconds` at most."""
+    for _ in conn.notifies(timeout=max(0.0, seconds), stop_after=1):
+        pass
+
+
 def offer(conn: Connection, *, location: str, assets: bool, most: int, lease_seconds: float) -> list[Offered]:
     """Up to `most` launches that Dagster is to be asked for; nobody else gets them for `lease_seconds`.
 
@@ -94,6 +105,16 @@ def note_launched(conn: Connection, found: Mapping[int, str]) -> None:
     """Note the Dagster run ids by launch id, also in the runs of the queue."""
     if found:
         conn.execute(query("note_launched"), {"ids": list(found), "dagster_runs": list(found.values())})
+
+
+def follow_retry(conn: Connection, launch_id: int, dagster_run_id: str) -> None:
+    """The launch goes on in another Dagster run, by which Dagster retries the one before."""
+    conn.execute(query("follow_retry"), {"id": launch_id, "dagster_run": dagster_run_id})
+
+
+def postpone(conn: Connection, launch_ids: Sequence[int], seconds: float) -> None:
+    """Ask again in `seconds`: Dagster could not be asked."""
+    conn.execute(query("postpone_launches"), {"ids": list(launch_ids), "seconds": seconds})
 
 
 def launched(conn: Connection, after: int = 0) -> list[Launched]:
