@@ -144,9 +144,9 @@ begin
             using errcode = 'invalid_parameter_value', hint = 'Put a long one into a function, and queue the call.';
     end if;
     if sumaclock.needs_no_transaction(command) then
-        raise exception 'The command cannot run inside a transaction, and commands of the queue do: %', left(command, 100)
+        raise exception 'Commands of the queue run inside a transaction, and this one begins like one that cannot: "%".', left(command, 100)
             using errcode = 'invalid_parameter_value',
-                  hint = 'Run it once as a clock job of its own: sumaclock once add --direct ''...''. The page one-off-commands of the documentation says how to do so in SQL.';
+                  hint = 'Run it as a clock job of its own, which fires once: sumaclock once add --direct ''...''. docs/one-off-commands.md says how to do so in SQL.';
     end if;
     if max_attempts is null or max_attempts not between 1 and 1000 then
         raise exception 'max_attempts must be 1 to 1000, not %.', coalesce(max_attempts::text, 'null')
@@ -175,7 +175,7 @@ begin
     if enabled is null then
         raise exception 'Role % has no runners, so nothing would ever run its commands.', quote_ident(current_user)
             using errcode = 'object_not_in_prerequisite_state',
-                  hint = format('Make them: sumaclock once enable --role %s', quote_ident(current_user));
+                  hint = format('Make them: `sumaclock once enable` for the app role, `sumaclock once enable --role %s` for another.', quote_ident(current_user));
     end if;
     if coalesce(looked, enabled) < clock_timestamp() - interval '2 minutes' then
         raise warning 'The command is queued, but no runner of role % has looked at the queue since %.', quote_ident(current_user), coalesce(looked, enabled)
@@ -284,7 +284,7 @@ begin
     if slot is not null then
         insert into sumaclock.job_runners as r (queued_by, slot, looked_at, runner_pid, runner_began)
         values (session_user, look_at_queue.slot, clock_timestamp(), me, my_beginning)
-        on conflict (queued_by, slot) do update
+        on conflict on constraint job_runners_pkey do update
         set looked_at = excluded.looked_at, runner_pid = excluded.runner_pid, runner_began = excluded.runner_began
         where r.runner_pid is null or (r.runner_pid, r.runner_began) = (me, my_beginning) or r.looked_at < seen_at
           and not exists (select from unnest(look_at_queue.pids, look_at_queue.began) as l (pid, began)
@@ -360,7 +360,7 @@ begin
         message := format('Cancelled: the command ran longer than its timeout of %s.', job.timeout);
     end if;
     if misplaced then
-        hint := 'Run it once as a clock job of its own: sumaclock once add --direct ''...''.';
+        hint := 'Run it as a clock job of its own, which fires once: sumaclock once add --direct ''...''.';
     end if;
     perform sumaclock.end_attempt(job, misplaced or job.cancelled_for = 'request', sqlstate, left(message, 10000), left(detail, 10000), left(hint, 10000), left(context, 10000));
 end $$;
