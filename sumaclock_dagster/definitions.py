@@ -10,6 +10,7 @@ from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, r
 from sumaclock_dagster.defs.clashes import assets_of, jobs_of, refuse_clashes
 from sumaclock_dagster.defs.health import clock_health, health_changed, report_health
 from sumaclock_dagster.defs.loops import heartbeat_job, heartbeat_schedule, repair_job, repair_schedule
+from sumaclock_dagster.defs.once import commands_changed, job_errors, job_queue, report_commands
 from sumaclock_dagster.defs.reconcile import schedule_drift, sync_job, sync_report, sync_schedule
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.defs.schedules import prune_job, prune_schedule
@@ -65,7 +66,17 @@ def _own(settings: Settings) -> dg.Definitions:
         code_version=code_version(settings.loaded_code),
     )
     return dg.Definitions(
-        assets=[cron_runs, run_failures, task_runs, upcoming_firings, sync_report, schedule_drift, clock_health],
+        assets=[
+            cron_runs,
+            run_failures,
+            task_runs,
+            upcoming_firings,
+            sync_report,
+            schedule_drift,
+            clock_health,
+            job_queue,
+            job_errors,
+        ],
         asset_checks=[every_kind_has_a_handler],
         jobs=[
             work,
@@ -76,11 +87,12 @@ def _own(settings: Settings) -> dg.Definitions:
             report_failures,
             report_tasks,
             report_health,
+            report_commands,
             pause_task,
             resume_task,
             run_task_now,
         ],
-        sensors=[pending_runs, failures_changed, tasks_changed, health_changed, alerts],
+        sensors=[pending_runs, failures_changed, tasks_changed, health_changed, commands_changed, alerts],
         schedules=[heartbeat_schedule, repair_schedule, sync_schedule, prune_schedule],
         resources={"sumaclock": sumaclock, OWN_IO_KEY: dg.mem_io_manager},
     )

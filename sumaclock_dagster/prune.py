@@ -1,4 +1,4 @@
-"""History ends too: finished runs, core-api jobs, stopped workers and pg_cron's log are deleted in small batches.
+"""History ends too: finished runs, core-api jobs, failed commands, stopped workers and pg_cron's log are deleted in small batches.
 
 Each batch is a transaction of its own (connections are in autocommit), and what it deleted is yielded after it, so that
 a caller may say so or stop in between.
@@ -30,6 +30,15 @@ def prune_workers(app: Connection, retention_days: int, batch: int = BATCH) -> I
     while deleted == batch:
         values = {"retention_days": retention_days, "batch": batch}
         deleted = app.execute(query("prune_batch_of_workers"), values).rowcount
+        yield deleted
+
+
+def prune_failed_commands(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
+    """Delete one-off commands, of all roles, that failed for good more than `retention_days` days ago."""
+    deleted = batch
+    while deleted == batch:
+        values = {"days": retention_days, "most": batch}
+        deleted = int(app.execute(query("prune_batch_of_job_errors"), values).fetchall()[0][0])
         yield deleted
 
 

@@ -7,7 +7,13 @@ import dagster as dg
 
 from sumaclock_dagster.db import database_name
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
-from sumaclock_dagster.prune import prune_core_api_jobs, prune_firings, prune_runs, prune_workers
+from sumaclock_dagster.prune import (
+    prune_core_api_jobs,
+    prune_failed_commands,
+    prune_firings,
+    prune_runs,
+    prune_workers,
+)
 from sumaclock_dagster.queue.workers import read_clock
 
 OWN_JOBS = (
@@ -19,6 +25,7 @@ OWN_JOBS = (
     "report_failures",
     "report_tasks",
     "report_health",
+    "report_commands",
     "pause_task",
     "resume_task",
     "run_task_now",
@@ -30,7 +37,7 @@ NOTHING = dg.Out(dg.Nothing, io_manager_key=OWN_IO_KEY, description="What was de
 
 @dg.op(
     out=NOTHING,
-    description="Deletes finished runs and core-api jobs, stopped workers and pg_cron's log entries older than "
+    description="Deletes finished runs, core-api jobs and failed commands, stopped workers and pg_cron's log entries older than "
     "SUMACLOCK_RETENTION_DAYS, at most 1,000 rows a transaction. What is unfinished stays, however old it is.",
 )
 def delete_old_history(context: dg.OpExecutionContext, sumaclock: dg.ResourceParam[Sumaclock]) -> None:
@@ -39,12 +46,14 @@ def delete_old_history(context: dg.OpExecutionContext, sumaclock: dg.ResourcePar
     with sumaclock.connect("prune") as app:
         runs = _all_of(context, "runs", prune_runs(app, days))
         requests = _all_of(context, "core-api jobs", prune_core_api_jobs(app, days))
+        commands = _all_of(context, "failed commands", prune_failed_commands(app, days))
         workers = _all_of(context, "workers", prune_workers(app, days))
     with sumaclock.connect_to_cron("prune") as cron:
         firings = _all_of(context, "firings in pg_cron's log", prune_firings(cron, database, days))
     deleted = {
         "deleted runs": runs,
         "deleted core-api jobs": requests,
+        "deleted failed commands": commands,
         "deleted workers": workers,
         "deleted log entries of pg_cron": firings,
     }

@@ -57,22 +57,6 @@ class FailedCommand:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RoleCounts:
-    """How one role's queue is doing. looked_at: when one of its runners or their watcher looked last, or when they were
-    made; None without runners. failed_lately: commands that failed for good within 24 hours."""
-
-    queued_by: str
-    due: int
-    oldest_due_at: datetime | None
-    waiting: int
-    running: int
-    runners: int
-    looked_at: datetime | None
-    failed_lately: int
-    seen_at: datetime
-
-
 def schedule_once(
     conn: Connection,
     command: str,
@@ -132,12 +116,6 @@ def list_failed(conn: Connection, limit: int = 50) -> list[FailedCommand]:
     """What failed for good, newest first."""
     with conn.cursor(row_factory=class_row(FailedCommand)) as cursor:
         return cursor.execute(query("list_failed_commands"), {"limit": limit}).fetchall()
-
-
-def count_by_role(conn: Connection) -> list[RoleCounts]:
-    """The queues of all roles in numbers; for the app role and the owner role."""
-    with conn.cursor(row_factory=class_row(RoleCounts)) as cursor:
-        return cursor.execute(query("count_commands_by_role")).fetchall()
 
 
 @contextmanager
