@@ -14,6 +14,7 @@ from sumaclock_dagster.defs.metadata import failure_line, observation
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.model import FlushReport, SumaclockError
 from sumaclock_dagster.worker import Worker, WorkerConfig
+from sumaclock_dagster.worker.garbage import rare_collections
 
 LOGGER = "sumaclock"
 INTERRUPT_POLL_SECONDS = 0.25
@@ -39,7 +40,7 @@ def claim_and_execute(
     context: dg.OpExecutionContext, config: WorkConfig, sumaclock: dg.ResourceParam[Sumaclock]
 ) -> None:
     # Nothing may raise in the middle of the worker's bookkeeping: an interrupt is noted, and asked for between waits.
-    with capture_interrupts(), _log_to_stderr() as log:
+    with capture_interrupts(), rare_collections(), _log_to_stderr() as log:
         worker = Worker(
             WorkerConfig.from_settings(
                 sumaclock.settings,
@@ -64,7 +65,7 @@ def claim_and_execute(
 @dg.job(
     name="work",
     executor_def=dg.in_process_executor,
-    tags={"dagster/max_retries": "0"},
+    tags={"dagster/max_retries": "0", "dagster/priority": "10"},
     description="A worker. The sensor pending_runs launches it; launched by hand it is one worker more.",
 )
 def work() -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.db import Connection, number_array, query, text_array
 
 
 class Claimed(NamedTuple):
@@ -28,8 +28,7 @@ class Claimed(NamedTuple):
     wanted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """How a claimed run ended. Times are seconds since the epoch by the database's clock; `result` is JSON text."""
 
     id: int
@@ -66,7 +65,7 @@ def claim(conn: Connection, worker_id: int, dagster_run_id: UUID | None, batch: 
     cursor = conn.cursor(binary=True)
     parameters = {"batch": batch, "worker": worker_id, "dagster_run": dagster_run_id}
     rows = cursor.execute(query("claim_runs"), parameters, prepare=True).fetchall()
-    return [Claimed(*row) for row in rows]
+    return [Claimed._make(row) for row in rows]
 
 
 def finish(conn: Connection, worker_id: int, ended: Sequence[Ended]) -> set[int]:
@@ -74,15 +73,18 @@ def finish(conn: Connection, worker_id: int, ended: Sequence[Ended]) -> set[int]
 
     Raises psycopg.DataError when PostgreSQL can't store one of the results; none is written then.
     """
+    if not ended:
+        return set()
+    ids, attempts, statuses, started, finished, results, errors = zip(*ended, strict=True)
     parameters = {
         "worker": worker_id,
-        "ids": [e.id for e in ended],
-        "attempts": [e.attempt for e in ended],
-        "statuses": [e.status for e in ended],
-        "started": [e.started for e in ended],
-        "finished": [e.finished for e in ended],
-        "results": [e.result for e in ended],
-        "errors": [e.error for e in ended],
+        "ids": number_array(ids),
+        "attempts": number_array(attempts),
+        "statuses": text_array(statuses),
+        "started": number_array(started),
+        "finished": number_array(finished),
+        "results": text_array(results),
+        "errors": text_array(errors),
     }
     return _ids(conn, "finish_runs", parameters)
 

@@ -108,10 +108,10 @@ class Finisher:
                 len(batch),
             )
             kept = set()
-        for held in batch:
+        for held, v in written:
             self._held.forget(held)
             self._learn(held)
-        self._tally.add(self._line(held, v, held.run.id in kept) for held, v in written)
+            self._count(held, v, v.id in kept)
 
     def _verdict(self, held: HeldRun) -> Ended | Retried | HandedOver:
         registered = self._handlers.get(held.run.kind)
@@ -182,20 +182,25 @@ class Finisher:
         if batch.left == 0:
             self._pace.ended(batch.full, held.ended - batch.claimed)
 
-    def _line(self, held: HeldRun, v: Ended | Retried | HandedOver, kept: bool) -> FiringLine:
+    def _count(self, held: HeldRun, v: Ended | Retried | HandedOver, kept: bool) -> None:
         run = held.run
-        started = self._clock.epoch(held.started)
-        outcome = "retry" if isinstance(v, Retried) else v.status
-        return FiringLine(
-            run_id=run.id,
-            job_id=run.job_id,
-            kind=run.kind,
-            organization_id=run.organization_id,
-            user_id=run.user_id,
-            scheduled_at=run.scheduled_at,
-            lateness_seconds=started - run.scheduled_at.timestamp(),
-            duration_seconds=held.ended - held.started,
-            attempt=run.attempt,
-            outcome=outcome if kept else "claim lost",
-            error=v.error,
-        )
+        outcome = "claim lost" if not kept else "retry" if isinstance(v, Retried) else v.status
+        lateness = self._clock.epoch(held.started) - run.scheduled_at.timestamp()
+        self._tally.add(run.kind, outcome, lateness, lambda: _line(held, v.error, outcome, lateness))
+
+
+def _line(held: HeldRun, error: str | None, outcome: str, lateness_seconds: float) -> FiringLine:
+    run = held.run
+    return FiringLine(
+        run_id=run.id,
+        job_id=run.job_id,
+        kind=run.kind,
+        organization_id=run.organization_id,
+        user_id=run.user_id,
+        scheduled_at=run.scheduled_at,
+        lateness_seconds=lateness_seconds,
+        duration_seconds=held.ended - held.started,
+        attempt=run.attempt,
+        outcome=outcome,
+        error=error,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from sumaclock_dagster.model import FiringLine, FlushReport
 
@@ -18,18 +18,22 @@ class Tally:
         self._lock = threading.Lock()
         self._report = FlushReport()
 
-    def add(self, lines: Iterable[FiringLine]) -> None:
+    def add(self, kind: str, outcome: str, lateness_seconds: float, line: Callable[[], FiringLine]) -> None:
+        """Count one executed run. `line` is asked for what reports list, while they have room."""
         with self._lock:
             report = self._report
-            for line in lines:
-                key = (line.kind, line.outcome)
-                report.counts[key] = report.counts.get(key, 0) + 1
-                if len(report.lateness_seconds) < LATENESS_MAX:
-                    report.lateness_seconds.append(line.lateness_seconds)
-                if len(report.firings) < LINES_MAX:
-                    report.firings.append(line)
-                if line.outcome == "failed" and len(report.failures) < LINES_MAX:
-                    report.failures.append(line)
+            key = (kind, outcome)
+            report.counts[key] = report.counts.get(key, 0) + 1
+            if len(report.lateness_seconds) < LATENESS_MAX:
+                report.lateness_seconds.append(lateness_seconds)
+            listed = len(report.firings) < LINES_MAX
+            failed = outcome == "failed" and len(report.failures) < LINES_MAX
+            if listed or failed:
+                one = line()
+                if listed:
+                    report.firings.append(one)
+                if failed:
+                    report.failures.append(one)
 
     def take(self) -> FlushReport | None:
         """The report since the last call, or None when nothing was executed."""

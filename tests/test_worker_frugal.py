@@ -1,0 +1,110 @@
+"""What keeps a run cheap: claims that write no index entry, plans that read no whole table, little work a run."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from sumaclock_dagster.db import Connection, number_array, query, text_array
+from sumaclock_dagster.handlers import CancelFlag
+from sumaclock_dagster.queue import claims
+from sumaclock_dagster.worker.garbage import THRESHOLDS, rare_collections
+from sumaclock_dagster.worker.session import Session
+from tests.conftest import AppDatabase
+from tests.waiting import until
+from tests.workers import add_job, add_runs
+
+CLAIM = {"batch": 500, "worker": 1, "dagster_run": None}
+FINISH: dict[str, Any] = {
+    "worker": 1,
+    "ids": "{1,2}",
+    "attempts": "{1,1}",
+    "statuses": "{done,done}",
+    "started": "{1,1}",
+    "finished": "{2,2}",
+    "results": "{NULL,NULL}",
+    "errors": "{NULL,NULL}",
+}
+RENEW = {"worker": 1, "ids": [1, 2], "attempts": [1, 1]}
+
+
+def test_a_claim_writes_no_index_entry(app: Connection) -> None:
+    run_ids = add_runs(app, add_job(app, "k"), 20)
+    with app.transaction():
+        taken = claims.claim(app, 1, None, 50)
+        rewritten = app.execute(
+            "select pg_stat_get_xact_tuples_updated(c), pg_stat_get_xact_tuples_hot_updated(c)"
+            " from (values ('sumaclock.cron_runs'::regclass)) t (c)"
+        ).fetchone()
+    assert [run.id for run in taken] == run_ids
+    assert rewritten == (20, 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("claim_runs", CLAIM), ("finish_runs", FINISH), ("renew_runs", RENEW)]
+)
+def test_a_worker_reads_no_table_whole(app_db: AppDatabase, app: Connection, name: str, parameters: Any) -> None:
+    """At this size and with these statistics PostgreSQL would choose hash joins."""
+    app.execute(
+        "with jobs as (insert into sumaclock.cron_jobs (kind, organization_id, user_id, schedule)"
+        " select 'k', 'acme', 'ada', '0 0 1 1 *' from generate_series(1, 10000) returning id)"
+        " insert into sumaclock.cron_runs (job_id) select id from jobs"
+    )
+    with Session(app_db.owner_url, "test", logging.getLogger()).connection() as conn:
+        conn.execute("analyze sumaclock.cron_jobs, sumaclock.cron_runs")
+        row = conn.execute(b"explain (format json) " + query(name), parameters).fetchone()
+        assert row is not None
+        nodes = _nodes(row[0][0]["Plan"])
+        assert not nodes & {"Seq Scan", "Hash Join", "Merge Join"}, json.dumps(row[0])
+        assert "Index Scan" in nodes
+
+
+def _nodes(plan: dict[str, Any]) -> set[str]:
+    return {plan["Node Type"]}.union(*(_nodes(child) for child in plan.get("Plans", [])))
+
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.none() | TEXT), st.lists(st.integers(-(2**63), 2**63 - 1)), st.lists(st.floats(-1e300, 1e300)))
+@example(["NULL", "", None, '"', "\\", '\\"', "{}", ",", " a ", "null", "'"], [], [0.1])
+def test_arrays_arrive_as_they_were(
+    app: Connection, texts: list[str | None], integers: list[int], floats: list[float]
+) -> None:
+    sent = [text_array(texts), number_array(integers), number_array(floats)]
+    got = app.execute("select %s::text[], %s::bigint[], %s::float8[]", sent).fetchone()
+    assert got == (texts, integers, floats)
+
+
+def test_whoever_waits_for_a_flag_wakes_when_it_is_set() -> None:
+    flag, seen = CancelFlag(), []
+    waiters = [threading.Thread(target=lambda: seen.append(flag.wait(20))) for _ in range(3)]
+    for waiter in waiters:
+        waiter.start()
+    until(lambda: flag._event is not None, 5)
+    assert not flag.is_set()
+    flag.set()
+    for waiter in waiters:
+        waiter.join(5)
+    assert seen == [True] * 3
+    assert flag.is_set()
+    assert flag.wait(0)
+
+
+def test_a_flag_that_nobody_sets_ends_the_wait_in_time() -> None:
+    assert CancelFlag().wait(0.01) is False
+
+
+def test_collections_are_rare_only_while_a_worker_works() -> None:
+    before = gc.get_threshold()
+    with rare_collections():
+        assert gc.get_threshold() == THRESHOLDS
+    assert gc.get_threshold() == before
