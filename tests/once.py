@@ -16,6 +16,26 @@ from sumaclock_dagster.db import Connection, connect, with_database
 from tests.conftest import AppDatabase, TestCluster
 from tests.waiting import until
 
+# Procedures that commit cannot pin a path, and who acts for a role's own rows only is a definer: see test_once_hostile.
+FUNCTIONS = [
+    "needs_no_transaction",
+    "schedule_once",
+    "cancel_once",
+    "retry_once",
+    "end_attempt",
+    "look_at_queue",
+    "claim_command",
+    "finish_command",
+    "fail_command",
+    "hold_overdue_commands",
+    "clean_session",
+    "run_jobs",
+    "watch_jobs",
+    "note_runners",
+    "job_queue_by_role",
+    "prune_job_errors",
+    "allow_once",
+]
 RUN = "call sumaclock.run_jobs()"
 WATCH = "call sumaclock.watch_jobs()"
 

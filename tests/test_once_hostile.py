@@ -10,7 +10,7 @@ from psycopg import errors, sql
 
 from sumaclock_dagster.db import Connection, connect
 from tests.conftest import AppDatabase, TestCluster
-from tests.once import RUN, WATCH, Role, failed, login_role, make_due, note_runners, queue, queued, run_due
+from tests.once import FUNCTIONS, RUN, WATCH, Role, failed, login_role, make_due, note_runners, queue, queued, run_due
 
 WHO = "insert into public.effects (what) values ('{}')"
 
@@ -346,9 +346,10 @@ def test_functions_of_the_queue_are_for_nobody_unless_granted(superuser: Connect
         "select p.proname, p.prosecdef, coalesce(p.proconfig, '{}'),"
         " array(select distinct coalesce(a.grantee::regrole::text, 'nobody') from aclexplode(p.proacl) a"
         "       where a.grantee <> p.proowner order by 1)"
-        " from pg_proc p where p.pronamespace = 'sumaclock'::regnamespace and p.prosrc like '%job\\_%'"
+        " from pg_proc p where p.pronamespace = 'sumaclock'::regnamespace and p.proname = any (%s)",
+        [FUNCTIONS],
     ).fetchall()
-    assert len(rows) >= 10
+    assert len(rows) == len(FUNCTIONS)
     for name, definer, settings, grantees in rows:
         assert "-" not in grantees, f"{name} is open to PUBLIC"
         assert set(grantees) <= {"sumaclock_app", eve.name}, name

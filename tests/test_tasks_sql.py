@@ -18,6 +18,7 @@ from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.records import TaskStatus, idempotency_key
 from tests.conftest import AppDatabase, TestCluster, drop_app_database, make_app_database
+from tests.once import FUNCTIONS
 from tests.tasks import add_task, call
 
 INVALID, UNKNOWN, STATE = (
@@ -226,7 +227,8 @@ def test_functions_are_for_the_app_role_alone(app: Connection, superuser: Connec
     rows = superuser.execute(
         "select distinct coalesce(acl.grantee::regrole::text, 'nobody'), p.prosecdef, p.proconfig"
         " from pg_proc p, aclexplode(p.proacl) acl where p.pronamespace = 'sumaclock'::regnamespace"
-        " and p.proname not in ('clock_settings', 'oldest_transaction') and acl.grantee <> p.proowner"
+        " and p.proname <> all (%s) and acl.grantee <> p.proowner",
+        [["clock_settings", "oldest_transaction", *FUNCTIONS]],
     ).fetchall()
     assert rows == [("sumaclock_app", False, ["search_path=pg_catalog, pg_temp"])]
     uncommented = superuser.execute(
