@@ -74,6 +74,27 @@ CREATE TYPE sumaclock.task_status AS ENUM (
 
 ALTER TYPE sumaclock.task_status OWNER TO sumaclock_owner;
 
+CREATE FUNCTION sumaclock.allow_once(role name) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if (select r.rolsuper from pg_roles r where r.rolname = current_user) then
+        execute format('grant connect on database %I to %I', current_database(), role);
+    end if;
+    execute format('grant usage on schema sumaclock to %I', role);
+    execute format('grant select on sumaclock.job_queue, sumaclock.job_errors, sumaclock.job_runners, sumaclock.job_queue_status to %I', role);
+    execute format('grant insert (command, search_path, priority, max_attempts, timeout, dedup_key, note, due_at) on sumaclock.job_queue to %I', role);
+    execute format('grant execute on function sumaclock.needs_no_transaction, sumaclock.schedule_once, sumaclock.cancel_once, sumaclock.retry_once, '
+                   'sumaclock.look_at_queue, sumaclock.claim_command, sumaclock.finish_command, sumaclock.fail_command, '
+                   'sumaclock.hold_overdue_commands, sumaclock.clean_session, sumaclock.note_runners to %I', role);
+    execute format('grant execute on procedure sumaclock.run_jobs, sumaclock.watch_jobs to %I', role);
+end $$;
+
+ALTER FUNCTION sumaclock.allow_once(role name) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.allow_once(role name) IS 'Grants what a role needs to queue commands and to run its own. For the owner role, or for a superuser, who also grants it to connect.';
+
 CREATE FUNCTION sumaclock.ask_for_delivery(due timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -94,6 +115,37 @@ end $$;
 ALTER FUNCTION sumaclock.ask_for_delivery(due timestamp with time zone) OWNER TO sumaclock_owner;
 
 COMMENT ON FUNCTION sumaclock.ask_for_delivery(due timestamp with time zone) IS 'Writes a delivery run for that time and returns its id.';
+
+CREATE FUNCTION sumaclock.cancel_once(jobid bigint) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    found_by name;
+    running boolean;
+begin
+    select q.queued_by, q.claimed_at is not null into found_by, running
+    from sumaclock.job_queue q
+    where q.jobid = cancel_once.jobid and pg_has_role(session_user, q.queued_by, 'member')
+    for update;
+    if found_by is null then
+        raise exception 'No command % of yours is queued.', coalesce(jobid::text, 'null')
+            using errcode = 'no_data_found', hint = 'It may have ended; sumaclock.job_queue_status and sumaclock.job_errors tell.';
+    end if;
+    if running then
+        update sumaclock.job_queue q set cancelled_for = 'request' where q.jobid = cancel_once.jobid;
+        return 'cancelling';
+    end if;
+    delete from sumaclock.job_queue q where q.jobid = cancel_once.jobid;
+    return 'removed';
+exception when undefined_object then
+    -- The role that queued it is gone.
+    raise exception 'No command % of yours is queued.', jobid using errcode = 'no_data_found';
+end $$;
+
+ALTER FUNCTION sumaclock.cancel_once(jobid bigint) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.cancel_once(jobid bigint) IS 'Takes a command that waits out of the queue (''removed''), or has one that runs cancelled within about 5 seconds and then moved to job_errors (''cancelling'').';
 
 CREATE FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) RETURNS void
     LANGUAGE plpgsql STABLE
@@ -165,6 +217,103 @@ end $_$;
 ALTER FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) OWNER TO sumaclock_owner;
 
 COMMENT ON FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) IS 'Raises invalid_parameter_value for a task that SQL knows to be wrong.';
+
+CREATE TABLE sumaclock.job_queue (
+    jobid bigint NOT NULL,
+    queued_by name DEFAULT CURRENT_USER NOT NULL,
+    command text NOT NULL,
+    search_path text DEFAULT current_setting('search_path'::text) NOT NULL,
+    priority integer DEFAULT 0 NOT NULL,
+    max_attempts integer DEFAULT 5 NOT NULL,
+    timeout interval,
+    dedup_key text,
+    note text,
+    queued_at timestamp with time zone DEFAULT now() NOT NULL,
+    due_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    claimed_at timestamp with time zone,
+    runner_pid integer,
+    runner_began timestamp with time zone,
+    cancelled_for text,
+    sqlstate text,
+    message text,
+    detail text,
+    hint text,
+    context text,
+    CONSTRAINT cancelled_is_claimed CHECK (((cancelled_for IS NULL) OR (claimed_at IS NOT NULL))),
+    CONSTRAINT claimed_is_whole CHECK ((num_nulls(claimed_at, runner_pid, runner_began) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT job_queue_attempts_check CHECK ((attempts >= 0)),
+    CONSTRAINT job_queue_cancelled_for_check CHECK ((cancelled_for = ANY (ARRAY['request'::text, 'timeout'::text]))),
+    CONSTRAINT job_queue_command_check CHECK (((octet_length(command) >= 1) AND (octet_length(command) <= 10000000))),
+    CONSTRAINT job_queue_dedup_key_check CHECK (((length(dedup_key) >= 1) AND (length(dedup_key) <= 200))),
+    CONSTRAINT job_queue_due_at_check CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT job_queue_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 1000))),
+    CONSTRAINT job_queue_note_check CHECK ((length(note) <= 1000)),
+    CONSTRAINT job_queue_search_path_check CHECK ((octet_length(search_path) <= 10000)),
+    CONSTRAINT job_queue_timeout_check CHECK (((timeout >= '00:00:01'::interval) AND (timeout <= '30 days'::interval)))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.0', autovacuum_vacuum_threshold='1000');
+
+ALTER TABLE sumaclock.job_queue OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.job_queue IS 'One-off commands that wait or run. A success deletes its row in the transaction of the command; the last failed attempt moves it to job_errors.';
+
+COMMENT ON COLUMN sumaclock.job_queue.queued_by IS 'Whose command it is, and as whom it runs: the current role of whoever queued it.';
+
+COMMENT ON COLUMN sumaclock.job_queue.search_path IS 'In force while the command runs.';
+
+COMMENT ON COLUMN sumaclock.job_queue.priority IS 'Higher ones first.';
+
+COMMENT ON COLUMN sumaclock.job_queue.due_at IS 'Not before; after a failed attempt, when the next may begin.';
+
+COMMENT ON COLUMN sumaclock.job_queue.attempts IS 'Attempts that have begun, counted in a transaction of their own before the command runs.';
+
+COMMENT ON COLUMN sumaclock.job_queue.runner_pid IS 'With runner_began the session that runs it. When that session is gone, so is the attempt.';
+
+COMMENT ON COLUMN sumaclock.job_queue.cancelled_for IS 'Why the runner is told to cancel the command.';
+
+COMMENT ON COLUMN sumaclock.job_queue.message IS 'With sqlstate, detail, hint and context: how the last attempt failed.';
+
+CREATE FUNCTION sumaclock.claim_command(began timestamp with time zone) RETURNS sumaclock.job_queue
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    with next as (
+        select q.jobid
+        from sumaclock.job_queue q
+        where q.queued_by = session_user and q.claimed_at is null and q.due_at <= now()
+        order by q.priority desc, q.due_at, q.jobid
+        limit 1
+        for update skip locked
+    )
+    update sumaclock.job_queue q
+    set attempts = q.attempts + 1, claimed_at = clock_timestamp(), runner_pid = pg_backend_pid(), runner_began = claim_command.began
+    from next
+    where q.jobid = next.jobid
+    returning q.*
+$$;
+
+ALTER FUNCTION sumaclock.claim_command(began timestamp with time zone) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.claim_command(began timestamp with time zone) IS 'Takes the next due command of this session''s role and counts the attempt; null for none.';
+
+CREATE FUNCTION sumaclock.clean_session() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    execute 'close all';
+    execute 'reset all';
+    execute 'deallocate all';
+    execute 'unlisten *';
+    execute 'discard temp';
+    execute 'discard sequences';
+    perform pg_catalog.pg_advisory_unlock_all();
+    perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+end $$;
+
+ALTER FUNCTION sumaclock.clean_session() OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.clean_session() IS 'Brings the session back to its beginning, under a search_path that nobody else can put anything into.';
 
 CREATE FUNCTION sumaclock.clock_settings() RETURNS TABLE(name text, value text)
     LANGUAGE sql STABLE SECURITY DEFINER
@@ -255,6 +404,102 @@ ALTER FUNCTION sumaclock.delete_task(task_id uuid) OWNER TO sumaclock_owner;
 
 COMMENT ON FUNCTION sumaclock.delete_task(task_id uuid) IS 'Ends a task for good from the commit on. Its rows stay as history; a worker removes its clock job.';
 
+CREATE FUNCTION sumaclock.end_attempt(job sumaclock.job_queue, final boolean, sqlstate text, message text, detail text, hint text, context text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if final or job.attempts >= job.max_attempts then
+        insert into sumaclock.job_errors (jobid, queued_by, command, search_path, priority, max_attempts, timeout, dedup_key, note,
+                                          queued_at, started_at, attempts, sqlstate, message, detail, hint, context)
+        values (job.jobid, job.queued_by, job.command, job.search_path, job.priority, job.max_attempts, job.timeout, job.dedup_key, job.note,
+                job.queued_at, job.claimed_at, job.attempts, end_attempt.sqlstate, end_attempt.message,
+                nullif(end_attempt.detail, ''), nullif(end_attempt.hint, ''), nullif(end_attempt.context, ''));
+        delete from sumaclock.job_queue q where q.jobid = job.jobid;
+    else
+        update sumaclock.job_queue q
+        set claimed_at = null, runner_pid = null, runner_began = null, cancelled_for = null,
+            due_at = clock_timestamp() + interval '10 seconds', sqlstate = end_attempt.sqlstate, message = end_attempt.message,
+            detail = nullif(end_attempt.detail, ''), hint = nullif(end_attempt.hint, ''), context = nullif(end_attempt.context, '')
+        where q.jobid = job.jobid;
+    end if;
+end $$;
+
+ALTER FUNCTION sumaclock.end_attempt(job sumaclock.job_queue, final boolean, sqlstate text, message text, detail text, hint text, context text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.end_attempt(job sumaclock.job_queue, final boolean, sqlstate text, message text, detail text, hint text, context text) IS 'Writes how an attempt failed: back to the queue, or on to job_errors.';
+
+CREATE FUNCTION sumaclock.fail_command(jobid bigint, attempts integer, sqlstate text, message text, detail text, hint text, context text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    job sumaclock.job_queue;
+    -- It manages transactions, or needs to be outside of one: the next attempt would end alike.
+    misplaced constant boolean := sqlstate in ('25001', '2D000');
+begin
+    select q.* into job
+    from sumaclock.job_queue q
+    where q.jobid = fail_command.jobid and q.attempts = fail_command.attempts
+      and q.queued_by = session_user and q.runner_pid = pg_backend_pid()
+    for update;
+    if job.jobid is null then
+        return;
+    end if;
+    if job.cancelled_for = 'request' and sqlstate = '57014' then
+        message := 'Cancelled by cancel_once.';
+    elsif job.cancelled_for = 'timeout' and sqlstate = '57014' then
+        message := format('Cancelled: the command ran longer than its timeout of %s.', job.timeout);
+    end if;
+    if misplaced then
+        hint := 'Run it as a clock job of its own, which fires once: sumaclock once add --direct ''...''.';
+    end if;
+    perform sumaclock.end_attempt(job, misplaced or job.cancelled_for = 'request', sqlstate, left(message, 10000), left(detail, 10000), left(hint, 10000), left(context, 10000));
+end $$;
+
+ALTER FUNCTION sumaclock.fail_command(jobid bigint, attempts integer, sqlstate text, message text, detail text, hint text, context text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.fail_command(jobid bigint, attempts integer, sqlstate text, message text, detail text, hint text, context text) IS 'Writes how the attempt of this session failed.';
+
+CREATE FUNCTION sumaclock.finish_command(jobid bigint, attempts integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    delete from sumaclock.job_queue q
+    where q.jobid = finish_command.jobid and q.attempts = finish_command.attempts
+      and q.queued_by = session_user and q.runner_pid = pg_backend_pid();
+    if not found then
+        raise exception 'Attempt % of command % is no longer this session''s.', attempts, jobid using errcode = 'object_not_in_prerequisite_state';
+    end if;
+end $$;
+
+ALTER FUNCTION sumaclock.finish_command(jobid bigint, attempts integer) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.finish_command(jobid bigint, attempts integer) IS 'Takes a command that has succeeded out of the queue, in the transaction of the command.';
+
+CREATE FUNCTION sumaclock.hold_overdue_commands() RETURNS TABLE(pid integer, began timestamp with time zone)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    with overdue as (
+        select q.jobid
+        from sumaclock.job_queue q
+        where q.queued_by = session_user and q.claimed_at is not null
+          and (q.cancelled_for is not null or q.claimed_at + q.timeout < clock_timestamp())
+        for update skip locked
+    )
+    update sumaclock.job_queue q
+    set cancelled_for = coalesce(q.cancelled_for, 'timeout')
+    from overdue
+    where q.jobid = overdue.jobid
+    returning q.runner_pid, q.runner_began
+$$;
+
+ALTER FUNCTION sumaclock.hold_overdue_commands() OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.hold_overdue_commands() IS 'The sessions of commands to cancel. Until this transaction ends, those commands cannot end, so that a cancel never meets the next command.';
+
 CREATE TABLE sumaclock.ai_tasks (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     organization_id text NOT NULL,
@@ -329,6 +574,117 @@ end $$;
 ALTER FUNCTION sumaclock.hold_task(task_id uuid) OWNER TO sumaclock_owner;
 
 COMMENT ON FUNCTION sumaclock.hold_task(task_id uuid) IS 'The task, locked. Raises no_data_found where there is none or it was deleted.';
+
+CREATE FUNCTION sumaclock.job_queue_by_role() RETURNS TABLE(queued_by name, due bigint, oldest_due_at timestamp with time zone, waiting bigint, running bigint, runners bigint, looked_at timestamp with time zone, failed_lately bigint)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    with queued as (
+        select q.queued_by, count(*) filter (where q.claimed_at is null and q.due_at <= now()) as due,
+               min(q.due_at) filter (where q.claimed_at is null and q.due_at <= now()) as oldest_due_at,
+               count(*) filter (where q.claimed_at is null and q.due_at > now()) as waiting,
+               count(q.claimed_at) as running
+        from sumaclock.job_queue q group by q.queued_by
+    ), running as (
+        select r.queued_by, count(*) filter (where r.slot > 0) as runners, max(coalesce(r.looked_at, r.enabled_at)) as looked_at
+        from sumaclock.job_runners r group by r.queued_by
+    ), failed as (
+        select e.queued_by, count(*) as failed_lately
+        from sumaclock.job_errors e where e.failed_at > now() - interval '24 hours' group by e.queued_by
+    )
+    select queued_by, coalesce(q.due, 0), q.oldest_due_at, coalesce(q.waiting, 0), coalesce(q.running, 0),
+           coalesce(r.runners, 0), r.looked_at, coalesce(f.failed_lately, 0)
+    from queued q
+    full join running r using (queued_by)
+    full join failed f using (queued_by)
+    order by 1
+$$;
+
+ALTER FUNCTION sumaclock.job_queue_by_role() OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.job_queue_by_role() IS 'Counts for each role that queues, without showing whose commands say what: due, waiting for a later time, running, its runners and their last look, failures of the last 24 hours.';
+
+CREATE FUNCTION sumaclock.look_at_queue(slot integer, seen_at timestamp with time zone, pids integer[], began timestamp with time zone[]) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    me constant integer := pg_backend_pid();
+    my_beginning constant timestamptz := (select l.began from unnest(look_at_queue.pids, look_at_queue.began) as l (pid, began) where l.pid = me);
+    lost sumaclock.job_queue;
+begin
+    if slot is not null then
+        insert into sumaclock.job_runners as r (queued_by, slot, looked_at, runner_pid, runner_began)
+        values (session_user, look_at_queue.slot, clock_timestamp(), me, my_beginning)
+        on conflict on constraint job_runners_pkey do update
+        set looked_at = excluded.looked_at, runner_pid = excluded.runner_pid, runner_began = excluded.runner_began
+        where r.runner_pid is null or (r.runner_pid, r.runner_began) = (me, my_beginning) or r.looked_at < seen_at
+          and not exists (select from unnest(look_at_queue.pids, look_at_queue.began) as l (pid, began)
+                          where (l.pid, l.began) = (r.runner_pid, r.runner_began));
+        if not found then
+            return false;
+        end if;
+    end if;
+    for lost in
+        select q.* from sumaclock.job_queue q
+        where q.queued_by = session_user and q.claimed_at < seen_at
+          and not exists (select from unnest(look_at_queue.pids, look_at_queue.began) as l (pid, began)
+                          where (l.pid, l.began) = (q.runner_pid, q.runner_began))
+        for update skip locked
+    loop
+        perform sumaclock.end_attempt(lost, lost.cancelled_for = 'request', '08006',
+            format('The session of attempt %s ended before its command did.', lost.attempts),
+            format('Process %s, from %s on. It was killed or crashed, the server restarted, or the transaction could not be committed.', lost.runner_pid, lost.claimed_at),
+            format('pg_cron may have noted why: select status, return_message from cron.job_run_details where job_pid = %s order by runid desc limit 1;', lost.runner_pid), null);
+    end loop;
+    return true;
+end $$;
+
+ALTER FUNCTION sumaclock.look_at_queue(slot integer, seen_at timestamp with time zone, pids integer[], began timestamp with time zone[]) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.look_at_queue(slot integer, seen_at timestamp with time zone, pids integer[], began timestamp with time zone[]) IS 'Notes that a runner looks, and ends the attempts of sessions that are gone. False: another session has this slot.';
+
+CREATE FUNCTION sumaclock.needs_no_transaction(command text) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    opening text := left(command, 20000);
+begin
+    opening := regexp_replace(opening, '^(\s|--[^\n]*(\n|$)|/\*([^*]|\*+[^*/])*\*+/)+', '');
+    return opening ~* '^(vacuum|begin|commit|end|rollback|abort|savepoint|release)\M'
+        or opening ~* '^(start\s+transaction|prepare\s+transaction|discard\s+all|alter\s+system)\M'
+        or opening ~* '^(create|drop)\s+(database|tablespace|subscription)\M'
+        or opening ~* '^alter\s+database\s+\S+\s+set\s+tablespace\M'
+        or opening ~* '^(create\s+(unique\s+)?index|drop\s+index)\s+concurrently\M'
+        or opening ~* '^reindex\s+(\([^)]*\)\s*)?(database|system|schema)\M'
+        or opening ~* '^reindex\M[^;]*\mconcurrently\M'
+        or opening ~* '^alter\s+table\M[^;]*\mdetach\s+partition\M[^;]*\mconcurrently\M'
+        or opening ~* '^cluster\s*(;|$)';
+end $_$;
+
+ALTER FUNCTION sumaclock.needs_no_transaction(command text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.needs_no_transaction(command text) IS 'Whether a command begins like one that manages transactions or cannot run inside one, such as VACUUM.';
+
+CREATE FUNCTION sumaclock.note_runners(role name, slots integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    if not pg_has_role(session_user, role, 'member') then
+        raise exception 'Role % is no member of role %.', quote_ident(session_user), quote_ident(role)
+            using errcode = 'insufficient_privilege', hint = 'Connect as that role, or as a superuser.';
+    end if;
+    delete from sumaclock.job_runners r where r.queued_by = note_runners.role and (r.slot > slots or slots = 0);
+    insert into sumaclock.job_runners (queued_by, slot)
+    select note_runners.role, s from generate_series(0, slots) as s where slots > 0
+    on conflict do nothing;
+end $$;
+
+ALTER FUNCTION sumaclock.note_runners(role name, slots integer) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.note_runners(role name, slots integer) IS 'Notes that a role has this many runners, and a watcher; 0 for none any more.';
 
 CREATE FUNCTION sumaclock.oldest_transaction() RETURNS TABLE(seconds double precision, who text)
     LANGUAGE sql STABLE SECURITY DEFINER
@@ -429,6 +785,27 @@ ALTER FUNCTION sumaclock.preview_task(task_id uuid, count integer) OWNER TO suma
 
 COMMENT ON FUNCTION sumaclock.preview_task(task_id uuid, count integer) IS 'The task''s next occurrences as they were when it was placed last: in UTC, in local time with its offset, and what a clock change does to them. No rows while a worker has not placed it, and for a task that does not fire.';
 
+CREATE FUNCTION sumaclock.prune_job_errors(days integer, most integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    deleted integer;
+begin
+    if days is null or days < 1 then
+        raise exception 'days must be 1 or more, not %.', coalesce(days::text, 'null') using errcode = 'invalid_parameter_value';
+    end if;
+    delete from sumaclock.job_errors e
+    where e.jobid in (select o.jobid from sumaclock.job_errors o where o.failed_at < now() - days * interval '1 day'
+                      order by o.failed_at limit most for update skip locked);
+    get diagnostics deleted = row_count;
+    return deleted;
+end $$;
+
+ALTER FUNCTION sumaclock.prune_job_errors(days integer, most integer) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.prune_job_errors(days integer, most integer) IS 'Deletes up to `most` failed commands, of all roles, that failed longer than `days` ago. Returns how many.';
+
 CREATE FUNCTION sumaclock.request_preview(cron text DEFAULT NULL::text, instant timestamp with time zone DEFAULT NULL::timestamp with time zone, timezone text DEFAULT 'Europe/Madrid'::text, count integer DEFAULT 10, language text DEFAULT 'en'::text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -499,6 +876,110 @@ ALTER FUNCTION sumaclock.resume_task(task_id uuid) OWNER TO sumaclock_owner;
 
 COMMENT ON FUNCTION sumaclock.resume_task(task_id uuid) IS 'Lets a paused or failed task fire again, computed from now: what it missed stays missed. Resuming an active task places its clock job again.';
 
+CREATE FUNCTION sumaclock.retry_once(jobid bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+    failed sumaclock.job_errors;
+    queued bigint;
+begin
+    delete from sumaclock.job_errors e
+    where e.jobid = retry_once.jobid and exists (select from pg_roles r where r.rolname = e.queued_by and pg_has_role(session_user, r.oid, 'member'))
+    returning * into failed;
+    if failed.jobid is null then
+        raise exception 'No command % of yours has failed.', coalesce(jobid::text, 'null')
+            using errcode = 'no_data_found', hint = 'See sumaclock.job_errors for those that have.';
+    end if;
+    insert into sumaclock.job_queue (queued_by, command, search_path, priority, max_attempts, timeout, dedup_key, note)
+    values (failed.queued_by, failed.command, failed.search_path, failed.priority, failed.max_attempts, failed.timeout, failed.dedup_key, failed.note)
+    on conflict do nothing
+    returning job_queue.jobid into queued;
+    if queued is null then
+        raise exception 'Command % has the dedup_key %, under which another is queued.', jobid, quote_literal(failed.dedup_key)
+            using errcode = 'unique_violation', hint = 'Wait until that one has ended, or leave it to that one.';
+    end if;
+    return queued;
+end $$;
+
+ALTER FUNCTION sumaclock.retry_once(jobid bigint) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.retry_once(jobid bigint) IS 'Queues a command of job_errors again, with all its attempts. Returns its new jobid.';
+
+CREATE PROCEDURE sumaclock.run_jobs(IN slot integer DEFAULT NULL::integer, IN look_for interval DEFAULT '00:00:00'::interval)
+    LANGUAGE plpgsql
+    AS $$
+declare
+    began timestamptz;
+    stops timestamptz;
+    seen_at timestamptz;
+    mine boolean;
+    pids integer[];
+    beginnings timestamptz[];
+    my_beginning timestamptz;
+    job sumaclock.job_queue;
+    failed boolean;
+    code text;
+    message text;
+    detail text;
+    hint text;
+    context text;
+begin
+    perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+    if current_user <> session_user then
+        raise exception 'run_jobs runs the commands of the role that the session was opened as, which is not the current one (%).', current_user
+            using errcode = 'object_not_in_prerequisite_state', hint = 'RESET ROLE first.';
+    end if;
+    began := clock_timestamp();
+    stops := date_trunc('minute', began) + look_for;
+    loop
+        perform pg_stat_clear_snapshot();
+        seen_at := clock_timestamp();
+        select array_agg(a.pid), array_agg(a.backend_start), max(a.backend_start) filter (where a.pid = pg_backend_pid())
+        into pids, beginnings, my_beginning
+        from pg_stat_activity a
+        where a.usename = session_user and a.datname = current_database();
+        mine := sumaclock.look_at_queue(slot, seen_at, pids, beginnings);
+        commit;
+        exit when not mine;
+        loop
+            job := sumaclock.claim_command(my_beginning);
+            commit;
+            exit when job.jobid is null;
+            failed := false;
+            begin
+                perform set_config('search_path', job.search_path, true);
+                execute job.command;
+                execute 'set constraints all immediate';
+                -- Whatever role and path the command has left behind.
+                execute 'set session authorization default';
+                execute 'reset role';
+                perform sumaclock.clean_session();
+                perform sumaclock.finish_command(job.jobid, job.attempts);
+            exception when query_canceled or assert_failure or others then
+                failed := true;
+                get stacked diagnostics code = returned_sqlstate, message = message_text, detail = pg_exception_detail,
+                                        hint = pg_exception_hint, context = pg_exception_context;
+            end;
+            if failed then
+                perform sumaclock.fail_command(job.jobid, job.attempts, code, message, detail, hint, context);
+                commit;
+                perform sumaclock.clean_session();
+            end if;
+            commit;
+            -- A session that has run for long is heavy with what it remembers. The next firing goes on.
+            exit when clock_timestamp() > began + interval '5 minutes';
+        end loop;
+        exit when clock_timestamp() + interval '5 seconds' > stops or clock_timestamp() > began + interval '5 minutes';
+        perform pg_sleep(5);
+        commit;
+    end loop;
+end $$;
+
+ALTER PROCEDURE sumaclock.run_jobs(IN slot integer, IN look_for interval) OWNER TO sumaclock_owner;
+
+COMMENT ON PROCEDURE sumaclock.run_jobs(IN slot integer, IN look_for interval) IS 'Runs the due commands of the role that the session was opened as, one after the other, each in a transaction of its own, and resets the session after each. slot: only one session a slot. look_for: until then in its minute, it looks again every 5 seconds.';
+
 CREATE FUNCTION sumaclock.run_task_now(task_id uuid) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -510,6 +991,79 @@ end $$;
 ALTER FUNCTION sumaclock.run_task_now(task_id uuid) OWNER TO sumaclock_owner;
 
 COMMENT ON FUNCTION sumaclock.run_task_now(task_id uuid) IS 'Runs the task once, right after the commit and whatever its status, without moving its schedule. Returns the id of the run in cron_runs.';
+
+CREATE FUNCTION sumaclock.schedule_once(command text, max_attempts integer DEFAULT 5, run_after timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT 0, timeout interval DEFAULT NULL::interval, dedup_key text DEFAULT NULL::text, note text DEFAULT NULL::text, search_path text DEFAULT current_setting('search_path'::text)) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+    queued bigint;
+    looked timestamptz;
+    enabled timestamptz;
+begin
+    if command is null or octet_length(command) not between 1 and 10000000 or command ~ '^\s*$' then
+        raise exception 'command takes 1 to 10,000,000 bytes of SQL and has %.', coalesce(octet_length(command)::text, 'none: it is null')
+            using errcode = 'invalid_parameter_value', hint = 'Put a long one into a function, and queue the call.';
+    end if;
+    if sumaclock.needs_no_transaction(command) then
+        raise exception 'Commands of the queue run inside a transaction, and this one begins like one that cannot: "%".', left(command, 100)
+            using errcode = 'invalid_parameter_value',
+                  hint = 'Run it as a clock job of its own, which fires once: sumaclock once add --direct ''...''. docs/one-off-commands.md says how to do so in SQL.';
+    end if;
+    if max_attempts is null or max_attempts not between 1 and 1000 then
+        raise exception 'max_attempts must be 1 to 1000, not %.', coalesce(max_attempts::text, 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Leave it out for 5.';
+    end if;
+    if priority is null then
+        raise exception 'priority must be a number, not null.' using errcode = 'invalid_parameter_value', hint = 'Leave it out for 0; higher ones run first.';
+    end if;
+    if timeout < interval '1 second' or timeout > interval '30 days' then
+        raise exception 'timeout must be 1 second to 30 days, not %.', timeout
+            using errcode = 'invalid_parameter_value', hint = 'Leave it out for none.';
+    end if;
+    if not isfinite(run_after) or run_after < '1970-01-01 00:00Z' or run_after >= '9999-01-01 00:00Z' then
+        raise exception 'run_after must be a time from 1970 to 9998, not %.', run_after
+            using errcode = 'invalid_parameter_value', hint = 'Leave it out for now.';
+    end if;
+    if length(dedup_key) not between 1 and 200 or length(note) > 1000 then
+        raise exception 'dedup_key takes 1 to 200 characters, and note up to 1,000.'
+            using errcode = 'invalid_parameter_value', hint = 'Shorten it; md5(...) makes a key of anything.';
+    end if;
+    if octet_length(search_path) > 10000 then
+        raise exception 'search_path takes up to 10,000 bytes.' using errcode = 'invalid_parameter_value', hint = 'Name the schemas in the command.';
+    end if;
+
+    select max(r.looked_at), min(r.enabled_at) into looked, enabled from sumaclock.job_runners r where r.queued_by = current_user;
+    if enabled is null then
+        raise exception 'Role % has no runners, so nothing would ever run its commands.', quote_ident(current_user)
+            using errcode = 'object_not_in_prerequisite_state',
+                  hint = format('Make them: `sumaclock once enable` for the app role, `sumaclock once enable --role %s` for another.', quote_ident(current_user));
+    end if;
+    if coalesce(looked, enabled) < clock_timestamp() - interval '2 minutes' then
+        raise warning 'The command is queued, but no runner of role % has looked at the queue since %.', quote_ident(current_user), coalesce(looked, enabled)
+            using hint = 'Is pg_cron running? `sumaclock doctor` says, and `sumaclock once enable` makes the runners anew.';
+    end if;
+
+    loop
+        insert into sumaclock.job_queue (command, search_path, priority, max_attempts, timeout, dedup_key, note, due_at)
+        values (schedule_once.command, coalesce(schedule_once.search_path, ''), schedule_once.priority, schedule_once.max_attempts,
+                schedule_once.timeout, schedule_once.dedup_key, schedule_once.note, coalesce(schedule_once.run_after, now()))
+        on conflict do nothing
+        returning jobid into queued;
+        exit when queued is not null;
+        select q.jobid into queued from sumaclock.job_queue q where q.queued_by = current_user and q.dedup_key = schedule_once.dedup_key;
+        exit when queued is not null;
+        if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
+            raise exception 'Another transaction has just queued a command with dedup_key %.', quote_literal(dedup_key)
+                using errcode = 'serialization_failure', hint = 'Try the transaction again.';
+        end if;
+    end loop;
+    return queued;
+end $_$;
+
+ALTER FUNCTION sumaclock.schedule_once(command text, max_attempts integer, run_after timestamp with time zone, priority integer, timeout interval, dedup_key text, note text, search_path text) OWNER TO sumaclock_owner;
+
+COMMENT ON FUNCTION sumaclock.schedule_once(command text, max_attempts integer, run_after timestamp with time zone, priority integer, timeout interval, dedup_key text, note text, search_path text) IS 'Queues a command, to run once in the background as the current role, within about 5 seconds after the commit or after run_after. It runs in a transaction of its own, under the caller''s search_path; failed attempts are repeated at least 10 seconds apart up to max_attempts, then job_errors has it. With a dedup_key that is queued or running already, nothing is queued, and the jobid is that one''s. Returns the jobid.';
 
 CREATE FUNCTION sumaclock.update_task(task_id uuid, kind text DEFAULT NULL::text, title text DEFAULT NULL::text, payload jsonb DEFAULT NULL::jsonb, cron text DEFAULT NULL::text, instant timestamp with time zone DEFAULT NULL::timestamp with time zone, timezone text DEFAULT NULL::text) RETURNS void
     LANGUAGE plpgsql
@@ -552,6 +1106,46 @@ end $$;
 ALTER FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) OWNER TO sumaclock_owner;
 
 COMMENT ON FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) IS 'Changes what is given and leaves the rest. A new cron or instant takes the place of the old one, is computed from now, and never fires an occurrence of the old one; it revives a task that is done or failed (a new timezone alone, one that is failed). Refuses what create_task refuses.';
+
+CREATE PROCEDURE sumaclock.watch_jobs(IN look_for interval DEFAULT '00:00:00'::interval)
+    LANGUAGE plpgsql
+    AS $$
+declare
+    stops timestamptz;
+    seen_at timestamptz;
+    mine boolean;
+    pids integer[];
+    beginnings timestamptz[];
+begin
+    perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+    if current_user <> session_user then
+        raise exception 'watch_jobs watches the commands of the role that the session was opened as, which is not the current one (%).', current_user
+            using errcode = 'object_not_in_prerequisite_state', hint = 'RESET ROLE first.';
+    end if;
+    stops := date_trunc('minute', clock_timestamp()) + look_for;
+    loop
+        perform pg_stat_clear_snapshot();
+        seen_at := clock_timestamp();
+        select array_agg(a.pid), array_agg(a.backend_start)
+        into pids, beginnings
+        from pg_stat_activity a
+        where a.usename = session_user and a.datname = current_database();
+        mine := sumaclock.look_at_queue(0, seen_at, pids, beginnings);
+        commit;
+        exit when not mine;
+        perform pg_cancel_backend(a.pid)
+        from sumaclock.hold_overdue_commands() as o
+        join pg_stat_activity a on a.pid = o.pid and a.backend_start = o.began;
+        commit;
+        exit when clock_timestamp() + interval '5 seconds' > stops;
+        perform pg_sleep(5);
+        commit;
+    end loop;
+end $$;
+
+ALTER PROCEDURE sumaclock.watch_jobs(IN look_for interval) OWNER TO sumaclock_owner;
+
+COMMENT ON PROCEDURE sumaclock.watch_jobs(IN look_for interval) IS 'Cancels the commands of the session''s role that run longer than their timeout or were cancelled, and notices lost sessions. look_for: as in run_jobs.';
 
 CREATE TABLE sumaclock.ai_task_runs (
     id bigint NOT NULL,
@@ -820,6 +1414,93 @@ ALTER TABLE sumaclock.dagster_launches ALTER COLUMN id ADD GENERATED ALWAYS AS I
     CACHE 1
 );
 
+CREATE TABLE sumaclock.job_errors (
+    jobid bigint NOT NULL,
+    queued_by name NOT NULL,
+    command text NOT NULL,
+    search_path text NOT NULL,
+    priority integer NOT NULL,
+    max_attempts integer NOT NULL,
+    timeout interval,
+    dedup_key text,
+    note text,
+    queued_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    failed_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempts integer NOT NULL,
+    sqlstate text NOT NULL,
+    message text NOT NULL,
+    detail text,
+    hint text,
+    context text
+);
+
+ALTER TABLE sumaclock.job_errors OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.job_errors IS 'One-off commands that failed for good, with the error of their last attempt.';
+
+COMMENT ON COLUMN sumaclock.job_errors.started_at IS 'When the last attempt began.';
+
+ALTER TABLE sumaclock.job_queue ALTER COLUMN jobid ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sumaclock.job_queue_jobid_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE VIEW sumaclock.job_queue_status WITH (security_invoker='true') AS
+ SELECT q.jobid,
+    q.queued_by,
+        CASE
+            WHEN ((q.claimed_at IS NULL) AND (q.due_at <= now())) THEN 'due'::text
+            WHEN ((q.claimed_at IS NULL) AND (q.attempts > 0)) THEN 'retrying'::text
+            WHEN (q.claimed_at IS NULL) THEN 'delayed'::text
+            WHEN (q.cancelled_for IS NOT NULL) THEN 'cancelling'::text
+            WHEN (EXISTS ( SELECT
+               FROM pg_stat_activity a
+              WHERE ((a.pid = q.runner_pid) AND COALESCE((a.backend_start = q.runner_began), true)))) THEN 'running'::text
+            ELSE 'lost'::text
+        END AS state,
+    q.command,
+    q.priority,
+    q.attempts,
+    q.max_attempts,
+    q.queued_at,
+    q.due_at,
+    q.claimed_at AS started_at,
+    (clock_timestamp() - q.claimed_at) AS running_for,
+    q.timeout,
+    q.dedup_key,
+    q.note,
+    q.runner_pid,
+    q.sqlstate,
+    q.message,
+    q.detail,
+    q.hint,
+    q.context
+   FROM sumaclock.job_queue q;
+
+ALTER TABLE sumaclock.job_queue_status OWNER TO sumaclock_owner;
+
+COMMENT ON VIEW sumaclock.job_queue_status IS 'The queue as the current role may see it. state: due, delayed (run_after), retrying, running, cancelling, or lost (its session is gone; the next look of a runner notices).';
+
+CREATE TABLE sumaclock.job_runners (
+    queued_by name NOT NULL,
+    slot integer NOT NULL,
+    enabled_at timestamp with time zone DEFAULT now() NOT NULL,
+    looked_at timestamp with time zone,
+    runner_pid integer,
+    runner_began timestamp with time zone,
+    CONSTRAINT job_runners_slot_check CHECK (((slot >= 0) AND (slot <= 100)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.0', autovacuum_vacuum_threshold='500');
+
+ALTER TABLE sumaclock.job_runners OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.job_runners IS 'The runners of each role that may queue, and when each last looked at the queue. Slot 0 is the watcher, which cancels commands and notices lost sessions.';
+
 CREATE TABLE sumaclock.migrations (
     number integer NOT NULL,
     name text NOT NULL,
@@ -967,6 +1648,15 @@ ALTER TABLE ONLY sumaclock.dagster_launches
 ALTER TABLE ONLY sumaclock.dagster_launches
     ADD CONSTRAINT dagster_launches_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY sumaclock.job_errors
+    ADD CONSTRAINT job_errors_pkey PRIMARY KEY (jobid);
+
+ALTER TABLE ONLY sumaclock.job_queue
+    ADD CONSTRAINT job_queue_pkey PRIMARY KEY (jobid);
+
+ALTER TABLE ONLY sumaclock.job_runners
+    ADD CONSTRAINT job_runners_pkey PRIMARY KEY (queued_by, slot);
+
 ALTER TABLE ONLY sumaclock.migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (number);
 
@@ -1019,6 +1709,16 @@ CREATE INDEX dagster_launches_state ON sumaclock.dagster_launches USING btree (s
 
 CREATE INDEX dagster_launches_task ON sumaclock.dagster_launches USING btree (task_id) WHERE (task_id IS NOT NULL);
 
+CREATE INDEX job_errors_failed ON sumaclock.job_errors USING btree (failed_at);
+
+CREATE INDEX job_errors_owner ON sumaclock.job_errors USING btree (queued_by, failed_at);
+
+CREATE INDEX job_queue_claimed ON sumaclock.job_queue USING btree (queued_by) WHERE (claimed_at IS NOT NULL);
+
+CREATE UNIQUE INDEX job_queue_dedup_key ON sumaclock.job_queue USING btree (queued_by, dedup_key) WHERE (dedup_key IS NOT NULL);
+
+CREATE INDEX job_queue_waiting ON sumaclock.job_queue USING btree (queued_by, priority DESC, due_at, jobid) WHERE (claimed_at IS NULL);
+
 CREATE INDEX preview_requests_open ON sumaclock.preview_requests USING btree (id) WHERE (result IS NULL);
 
 CREATE INDEX workers_open ON sumaclock.workers USING btree (id) WHERE (stopped_at IS NULL);
@@ -1042,13 +1742,56 @@ ALTER TABLE ONLY sumaclock.dagster_launches
 ALTER TABLE ONLY sumaclock.dagster_launches
     ADD CONSTRAINT dagster_launches_task_id_fkey FOREIGN KEY (task_id) REFERENCES sumaclock.ai_tasks(id) ON DELETE CASCADE;
 
+ALTER TABLE sumaclock.job_errors ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE sumaclock.job_queue ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE sumaclock.job_runners ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY own_commands ON sumaclock.job_queue FOR INSERT WITH CHECK ((queued_by = CURRENT_USER));
+
+CREATE POLICY own_rows ON sumaclock.job_errors FOR SELECT USING ((queued_by = CURRENT_USER));
+
+CREATE POLICY own_rows ON sumaclock.job_queue FOR SELECT USING ((queued_by = CURRENT_USER));
+
+CREATE POLICY own_rows ON sumaclock.job_runners FOR SELECT USING ((queued_by = CURRENT_USER));
+
 GRANT USAGE ON SCHEMA sumaclock TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.allow_once(role name) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION sumaclock.cancel_once(jobid bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.cancel_once(jobid bigint) TO sumaclock_app;
 
 REVOKE ALL ON FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.check_schedule(cron text, instant timestamp with time zone, timezone text) TO sumaclock_app;
 
 REVOKE ALL ON FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.check_task(organization_id text, user_id text, kind text, title text, payload jsonb) TO sumaclock_app;
+
+GRANT SELECT ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+GRANT INSERT(command) ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+GRANT INSERT(search_path) ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+GRANT INSERT(priority) ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+GRANT INSERT(max_attempts) ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+GRANT INSERT(timeout) ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+GRANT INSERT(dedup_key) ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+GRANT INSERT(note) ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+GRANT INSERT(due_at) ON TABLE sumaclock.job_queue TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.claim_command(began timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.claim_command(began timestamp with time zone) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.clean_session() FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.clean_session() TO sumaclock_app;
 
 REVOKE ALL ON FUNCTION sumaclock.clock_settings() FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.clock_settings() TO sumaclock_owner;
@@ -1060,10 +1803,33 @@ GRANT ALL ON FUNCTION sumaclock.create_task(organization_id text, user_id text, 
 REVOKE ALL ON FUNCTION sumaclock.delete_task(task_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.delete_task(task_id uuid) TO sumaclock_app;
 
+REVOKE ALL ON FUNCTION sumaclock.end_attempt(job sumaclock.job_queue, final boolean, sqlstate text, message text, detail text, hint text, context text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION sumaclock.fail_command(jobid bigint, attempts integer, sqlstate text, message text, detail text, hint text, context text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.fail_command(jobid bigint, attempts integer, sqlstate text, message text, detail text, hint text, context text) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.finish_command(jobid bigint, attempts integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.finish_command(jobid bigint, attempts integer) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.hold_overdue_commands() FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.hold_overdue_commands() TO sumaclock_app;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.ai_tasks TO sumaclock_app;
 
 REVOKE ALL ON FUNCTION sumaclock.hold_task(task_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.hold_task(task_id uuid) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.job_queue_by_role() FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.job_queue_by_role() TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.look_at_queue(slot integer, seen_at timestamp with time zone, pids integer[], began timestamp with time zone[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.look_at_queue(slot integer, seen_at timestamp with time zone, pids integer[], began timestamp with time zone[]) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.needs_no_transaction(command text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.needs_no_transaction(command text) TO sumaclock_app;
+
+REVOKE ALL ON FUNCTION sumaclock.note_runners(role name, slots integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.note_runners(role name, slots integer) TO sumaclock_app;
 
 REVOKE ALL ON FUNCTION sumaclock.oldest_transaction() FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.oldest_transaction() TO sumaclock_owner;
@@ -1081,6 +1847,9 @@ GRANT ALL ON FUNCTION sumaclock.preview_result(request bigint) TO sumaclock_app;
 REVOKE ALL ON FUNCTION sumaclock.preview_task(task_id uuid, count integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.preview_task(task_id uuid, count integer) TO sumaclock_app;
 
+REVOKE ALL ON FUNCTION sumaclock.prune_job_errors(days integer, most integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.prune_job_errors(days integer, most integer) TO sumaclock_app;
+
 REVOKE ALL ON FUNCTION sumaclock.request_preview(cron text, instant timestamp with time zone, timezone text, count integer, language text) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.request_preview(cron text, instant timestamp with time zone, timezone text, count integer, language text) TO sumaclock_app;
 
@@ -1090,11 +1859,23 @@ GRANT ALL ON FUNCTION sumaclock.request_run(job_id uuid, trigger sumaclock.run_t
 REVOKE ALL ON FUNCTION sumaclock.resume_task(task_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.resume_task(task_id uuid) TO sumaclock_app;
 
+REVOKE ALL ON FUNCTION sumaclock.retry_once(jobid bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.retry_once(jobid bigint) TO sumaclock_app;
+
+REVOKE ALL ON PROCEDURE sumaclock.run_jobs(IN slot integer, IN look_for interval) FROM PUBLIC;
+GRANT ALL ON PROCEDURE sumaclock.run_jobs(IN slot integer, IN look_for interval) TO sumaclock_app;
+
 REVOKE ALL ON FUNCTION sumaclock.run_task_now(task_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.run_task_now(task_id uuid) TO sumaclock_app;
 
+REVOKE ALL ON FUNCTION sumaclock.schedule_once(command text, max_attempts integer, run_after timestamp with time zone, priority integer, timeout interval, dedup_key text, note text, search_path text) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.schedule_once(command text, max_attempts integer, run_after timestamp with time zone, priority integer, timeout interval, dedup_key text, note text, search_path text) TO sumaclock_app;
+
 REVOKE ALL ON FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.update_task(task_id uuid, kind text, title text, payload jsonb, cron text, instant timestamp with time zone, timezone text) TO sumaclock_app;
+
+REVOKE ALL ON PROCEDURE sumaclock.watch_jobs(IN look_for interval) FROM PUBLIC;
+GRANT ALL ON PROCEDURE sumaclock.watch_jobs(IN look_for interval) TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.ai_task_runs TO sumaclock_app;
 
@@ -1107,6 +1888,12 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_jobs TO sumaclock_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.cron_runs TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.dagster_launches TO sumaclock_app;
+
+GRANT SELECT ON TABLE sumaclock.job_errors TO sumaclock_app;
+
+GRANT SELECT ON TABLE sumaclock.job_queue_status TO sumaclock_app;
+
+GRANT SELECT ON TABLE sumaclock.job_runners TO sumaclock_app;
 
 GRANT SELECT ON TABLE sumaclock.migrations TO sumaclock_app;
 
