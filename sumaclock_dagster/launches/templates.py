@@ -1,11 +1,11 @@
-"""Templates in the payload of kind dagster: {name} and {moment:%Y-%m-%d}, and nothing else of Python's formats."""
+"""Templates in the payload of kind dagster: {name}, {moment:%Y-%m-%d} and {moment-7d:%Y-%m-%d}, and nothing else."""
 
 from __future__ import annotations
 
 import re
 import string
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,9 @@ NAMES = (*MOMENTS, "organization_id", "user_id", "task_id", "title", "run_id")
 # Those that every platform knows alike.
 DIRECTIVES = frozenset("aAbBdfFGHIjmMpSTuUVwWyYzZ%")
 DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
+# Days and weeks keep the time of the wall clock; hours are 60 minutes each.
+MOMENT = re.compile(r"(scheduled_for|scheduled_local)(?:([+-]\d{1,4})([hdw]))?")
+UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 SHOWN = 100
 
 
@@ -60,13 +63,14 @@ def fill_all(value: Any, occurrence: Occurrence) -> Any:
 
 
 def _value(text: str, name: str, spec: str, conversion: str | None, occurrence: Occurrence) -> str:
-    if name not in NAMES or conversion:
+    moment = MOMENT.fullmatch(name)
+    if (name not in NAMES and not moment) or conversion:
         shown = name + (f"!{conversion}" if conversion else "")
         raise _refusal(
             text, f"{{{shown[:SHOWN]}}} is none of {', '.join(NAMES)}. Write a brace that is no template twice"
         )
-    if name in MOMENTS:
-        return _moment(text, name, spec, occurrence)
+    if moment:
+        return _moment(text, moment, spec, occurrence)
     if spec:
         raise _refusal(text, f"{name} takes no format; only {' and '.join(MOMENTS)} do")
     value = getattr(occurrence, name)
@@ -75,12 +79,18 @@ def _value(text: str, name: str, spec: str, conversion: str | None, occurrence: 
     return str(value)
 
 
-def _moment(text: str, name: str, spec: str, occurrence: Occurrence) -> str:
+def _moment(text: str, wanted: re.Match[str], spec: str, occurrence: Occurrence) -> str:
+    name, count, unit = wanted.groups()
     moment = occurrence.scheduled_for.astimezone(UTC)
+    shift = UNITS[unit] * int(count) if unit else timedelta()
+    if unit == "h":
+        moment += shift
     if name == "scheduled_local":
         if occurrence.timezone is None:
             raise _refusal(text, "a job has no local time, since its schedule is in UTC; use scheduled_for")
         moment = moment.astimezone(zone_named(occurrence.timezone))
+    if unit != "h":
+        moment += shift
     if not spec:
         return iso_minute(moment)
     unknown = {found for found in DIRECTIVE.findall(spec) if found not in DIRECTIVES or not found}

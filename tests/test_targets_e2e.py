@@ -1,0 +1,192 @@
+"""Jobs and assets of users as targets: real pg_cron, worker, sensors, daemon, code servers and webserver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from sumaclock_dagster.model import RunStatus
+from sumaclock_dagster.queue.runs import fire, get_run, list_runs
+from sumaclock_dagster.tasks import api
+from tests.conftest import TestCluster
+from tests.target_stack import ELSEWHERE, TargetStack, add_target_job, target_stack
+from tests.tasks import add_task, settled
+from tests.waiting import until
+
+ALL = ("code_server", "other_code_server", "webserver", "daemon")
+
+
+@pytest.fixture(scope="module")
+def stack(cluster: TestCluster) -> Iterator[TargetStack]:
+    with target_stack(cluster, *ALL) as running:
+        yield running
+
+
+def in_a_minute(stack: TargetStack) -> str:
+    """A weekly cron whose next occurrence in Madrid is 20 to 80 seconds away, so that it is placed in time."""
+    row = stack.app.execute(
+        "select to_char(t, 'FMMI FMHH24 * * '), extract(dow from t)::int"
+        " from (select (now() + interval '80 seconds') at time zone 'Europe/Madrid' as t) s"
+    ).fetchone()
+    assert row is not None
+    return f"{row[0]}{row[1]}"
+
+
+def materialized(stack: TargetStack, asset: str) -> set[str]:
+    return set(stack.instance.get_materialized_partitions(dg.AssetKey(asset)))
+
+
+def test_a_weekly_report_in_madrid_time_materialises_its_partition_by_a_real_firing(stack: TargetStack) -> None:
+    """Also in the week of the clock change: there, an occurrence that is late is executed by the same firing."""
+    weekly = {"assets": ["weekly_report"], "partition_key": "{organization_id}|{scheduled_local-7d:%Y-%m-%d}"}
+    daily = {
+        "assets": ["daily_report"],
+        "partition_key": "{scheduled_local-1d:%Y-%m-%d}",
+        "run_config": {"ops": {"daily_report": {"config": {"customer": "{title}"}}}},
+    }
+    cron = in_a_minute(stack)
+    today = add_task(stack.app, daily, kind="dagster", title="Acme Ltd", cron=cron, timezone="Europe/Madrid")
+    changed = add_task(stack.app, weekly, kind="dagster", cron=cron, timezone="Europe/Madrid", organization_id="acme")
+    due = settled(stack.app, today).next_run_at
+    settled(stack.app, changed)
+    assert due is not None
+    # Monday 9:00 after the night in which Madrid went back to winter time: 8:00 UTC, and 7:00 the week before.
+    autumn = datetime(2026, 10, 26, 8, 0, tzinfo=UTC)
+    stack.app.execute("update sumaclock.ai_tasks set next_run_at = %s where id = %s", [autumn, changed])
+
+    jobs = {task: api.get(stack.app, task).cron_job_id for task in (today, changed)}
+    fired = {
+        task: until(
+            lambda job=job: [run for run in list_runs(stack.app, job_id=job) if run.trigger.value == "clock"],
+            150,
+            f"a firing; {stack.logs()}",
+            0.2,
+        )[-1]
+        for task, job in jobs.items()
+    }
+    runs = {task: stack.ended(run.id) for task, run in fired.items()}
+
+    assert [run.status for run in runs.values()] == [RunStatus.DONE] * 2, [run.error for run in runs.values()]
+    madrid = stack.app.execute(
+        "select to_char((%s at time zone 'Europe/Madrid') - interval '1 day', 'YYYY-MM-DD')", [due]
+    ).fetchone()
+    assert madrid is not None
+    assert materialized(stack, "daily_report") == {madrid[0]}
+    assert materialized(stack, "weekly_report") == {"acme|2026-10-19"}
+    (task_run,) = api.list_task_runs(stack.app, changed)
+    assert (task_run.status, task_run.scheduled_for) == ("done", autumn)
+    run = runs[today]
+    dagster_run = stack.dagster_run(run.id)
+    assert str(run.dagster_run_id) == dagster_run.run_id
+    assert (
+        dagster_run.tags.items()
+        >= {
+            "sumaclock/run": str(run.id),
+            "sumaclock/job": str(jobs[today]),
+            "sumaclock/task": str(today),
+            "sumaclock/organization": "acme",
+            "sumaclock/scheduled_for": f"{due:%Y-%m-%dT%H:%MZ}",
+            "dagster/partition": madrid[0],
+        }.items()
+    )
+    assert dagster_run.run_config["ops"]["daily_report"]["config"] == {"customer": "Acme Ltd"}
+
+
+def test_jobs_and_assets_of_another_code_location_are_launched(stack: TargetStack) -> None:
+    config = {"ops": {"write": {"config": {"month": "{scheduled_for:%Y-%m}"}}}}
+    churn = {"assets": ["churn"], "location": ELSEWHERE, "partition_key": "{organization_id}"}
+    export = {"job": "export", "location": ELSEWHERE, "run_config": config, "tags": {"team": "sales"}}
+    good = [fire(stack.app, add_target_job(stack.app, payload, "omega")) for payload in (churn, export)]
+    bad = {
+        fire(stack.app, add_target_job(stack.app, payload)): said
+        for payload, said in (
+            ({"job": "nothing", "location": ELSEWHERE}, "nothing"),
+            ({"job": "export", "location": ELSEWHERE}, "write"),
+            ({"job": "export", "location": "nowhere"}, "nowhere"),
+            ({"assets": ["no_such"], "location": ELSEWHERE}, "no_such"),
+        )
+    }
+
+    runs = [stack.ended(run_id) for run_id in good]
+    assert [run.status for run in runs] == [RunStatus.DONE] * 2, [run.error for run in runs]
+    assert materialized(stack, "churn") == {"omega"}
+    exported = stack.dagster_run(good[1])
+    assert exported.tags["team"] == "sales"
+    assert exported.run_config["ops"]["write"]["config"]["month"] == f"{runs[1].scheduled_at:%Y-%m}"
+    assert str(runs[1].dagster_run_id) == exported.run_id
+    for run_id, said in bad.items():
+        run = stack.ended(run_id)
+        assert run.status is RunStatus.FAILED
+        assert said in str(run.error), run.error
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"job": "nothing"}, "DagsterInvariantViolationError: Could not find job 'nothing'"),
+    ({"job": "report_failures"}, "Expected one of"),
+    ({"assets": ["no/such"]}, "no/such"),
+    ({"job": "invoice", "run_config": {"ops": {"other": {}}}}, "DagsterInvalidConfigError: Error in config for job"),
+    ({"job": "invoice", "partition_key": "2026"}, "no PartitionsDefinition"),
+    (
+        {"assets": ["daily_report"], "partition_key": "1999-01-01"},
+        "DagsterUnknownPartitionError: Could not find a partition with key `1999-01-01`",
+    ),
+    ({"assets": ["weekly_report"], "partition_key": "acme|2026-10-20"}, "DagsterUnknownPartitionError"),
+    ({"job": "invoice", "run_config": {"ops": {"work_for": {"config": {"customer": "broke"}}}}}, "customer is broke"),
+]
+
+
+def test_bad_targets_fail_their_run_with_dagsters_message_and_harm_nothing_else(stack: TargetStack) -> None:
+    with stack.app.transaction():
+        bad = [fire(stack.app, add_target_job(stack.app, payload)) for payload, _ in BAD]
+        good = [
+            fire(stack.app, add_target_job(stack.app, payload))
+            for payload in ({"job": "invoice"}, {"assets": ["daily_report"], "partition_key": "2026-02-03"})
+        ]
+
+    for run_id in good:
+        run = stack.ended(run_id)
+        assert run.status is RunStatus.DONE, run.error
+    for run_id, (payload, said) in zip(bad, BAD, strict=True):
+        run = stack.ended(run_id)
+        assert run.status is RunStatus.FAILED, payload
+        assert said in str(run.error), payload
+        assert "{" not in str(run.error).partition("\n")[0], "the first line is for people"
+    failed = [tick for tick in _ticks(stack) if tick.error is not None]
+    assert failed == []
+
+
+def test_a_canceled_and_a_deleted_dagster_run_fail_their_run(stack: TargetStack) -> None:
+    """A job that the tag's concurrency keeps in the queue, so that it can be canceled there."""
+    slow = {"job": "invoice", "run_config": {"ops": {"work_for": {"config": {"seconds": 15}}}}}
+    for _ in range(2):
+        fire(stack.app, add_target_job(stack.app, slow, "queue_ltd"))
+    until(lambda: len(_queued_or_begun(stack, "queue_ltd")) == 2, 60, "two Dagster runs", 0.2)
+    canceled, deleted = (fire(stack.app, add_target_job(stack.app, {"job": "invoice"}, "queue_ltd")) for _ in range(2))
+    until(lambda: len(_queued_or_begun(stack, "queue_ltd")) == 4, 60, "four Dagster runs", 0.2)
+
+    stack.instance.report_run_canceled(stack.dagster_run(canceled))
+    until(lambda: get_run(stack.app, deleted).dagster_run_id, 30, "the link to the Dagster run", 0.2)
+    stack.instance.delete_run(stack.dagster_run(deleted).run_id)
+
+    run = stack.ended(canceled)
+    assert (run.status, str(run.error).endswith("was canceled.")) == (RunStatus.FAILED, True)
+    run = stack.ended(deleted)
+    assert (run.status, "was deleted" in str(run.error)) == (RunStatus.FAILED, True)
+
+
+def _queued_or_begun(stack: TargetStack, organization: str) -> list[dg.DagsterRun]:
+    return list(stack.instance.get_runs(dg.RunsFilter(tags={"sumaclock/organization": organization})))
+
+
+def _ticks(stack: TargetStack) -> list[Any]:
+    states = stack.instance.all_instigator_state()
+    return [
+        tick
+        for state in states
+        if "targets" in state.name
+        for tick in stack.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=200)
+    ]
