@@ -1,0 +1,241 @@
+"""One-off commands run by pg_cron itself: runners of a role, the example from the field, direct commands."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from sumaclock_dagster.cli.once import once
+from sumaclock_dagster.clock.pg_cron import open_clock
+from sumaclock_dagster.db import Connection, connect, with_database
+from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.once.direct import list_direct, place_direct
+from sumaclock_dagster.once.runners import list_runner_jobs, place_runners
+from tests.conftest import AppDatabase, TestCluster
+from tests.once import failed, login_role, queue, queued
+from tests.waiting import until
+
+SCHEMAS = 200
+# On pg_cron 1.4 the first look comes with the next minute.
+FIRST_LOOK_SECONDS = 70
+
+
+@pytest.fixture
+def environment(app_db: AppDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUMACLOCK_HOME", str(app_db.settings.home))
+    monkeypatch.setenv("SUMACLOCK_DATABASE_URL", app_db.app_url)
+    monkeypatch.setenv("SUMACLOCK_CRON_DATABASE_URL", app_db.cron_url)
+    monkeypatch.setenv("SUMACLOCK_SUPERUSER_URL", with_database(app_db.superuser_url, "postgres"))
+
+
+@pytest.fixture
+def cron(app_db: AppDatabase) -> Iterator[Connection]:
+    with connect(app_db.cron_url, "test cron") as conn:
+        yield conn
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(once, [str(argument) for argument in arguments], prog_name="sumaclock once")
+
+
+def read(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def looked(conn: Connection) -> bool:
+    """Whether every runner and the watcher of the connection's role have looked."""
+    row = conn.execute("select count(*) > 1 and bool_and(looked_at is not null) from sumaclock.job_runners").fetchone()
+    return row == (True,)
+
+
+def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
+    cluster: TestCluster, app_db: AppDatabase, app: Connection, superuser: Connection, environment: None
+) -> None:
+    """One test for all that needs pg_cron, since the first look may take a minute: 200 schemas of which one is locked
+    and one lacks its table, a caller who disconnects, a session that is killed, another role, and VACUUM."""
+    superuser.execute(
+        "create table public.effects (what text, role text default current_user);"
+        "grant select, insert on public.effects to public;"
+        "do $$ begin for n in 1..200 loop execute format('create schema %I authorization sumaclock_app;"
+        " create table %1$I.invoices (id int); alter table %1$I.invoices owner to sumaclock_app', 'Tenant ' || n);"
+        ' end loop; drop table "Tenant 77".invoices; end $$'
+    )
+    with login_role(cluster, app_db, superuser) as eve, connect(app_db.app_url, "test locker") as locker:
+        assert read("enable", "--runners", 4)["runners"] == 4
+        assert len(read("enable", "--role", eve.name, "--runners", 1)["placed"]) == 2
+        direct = read("add", "--direct", "vacuum (analyze) public.effects")
+        with connect(app_db.superuser_url, "test direct") as conn:
+            conn.execute("alter table public.effects owner to sumaclock_app")
+        until(lambda: looked(app), FIRST_LOOK_SECONDS, "the first look of all runners", poll_seconds=0.2)
+
+        locker.execute('begin; lock table "Tenant 13".invoices in access share mode')
+        with connect(app_db.app_url, "test caller") as caller:
+            caller.execute(
+                "select sumaclock.schedule_once(format('alter table %I.invoices add paid boolean', nspname),"
+                " max_attempts => case nspname when 'Tenant 77' then 2 else 5 end, timeout => '3 seconds')"
+                " from pg_namespace where nspname like 'Tenant %'"
+            )
+            killer = queue(
+                caller, "select pg_terminate_backend(pg_backend_pid()), pg_sleep(5)", max_attempts=1, priority=-1
+            )
+            slow = queue(caller, "select pg_sleep(1); insert into public.effects (what) values ('slow')", priority=-2)
+        # The caller is gone. What starts within five seconds ends without it.
+        until(lambda: len(queued(app)) < SCHEMAS, 8, "the first commands to end")
+        with connect(eve.url, "test eve") as as_eve:
+            hers = queue(as_eve, "insert into public.effects (what) values ('hers')")
+            until(lambda: hers not in queued(as_eve), 12, "the other role's command to end")
+        until(lambda: len(queued(app)) <= 4, 60, "all others to end", poll_seconds=0.2)
+        locker.execute("rollback")
+        until(lambda: queued(app) == [], 90, "the queue to be empty", poll_seconds=0.2)
+
+        rows = app.execute("select command, sqlstate, attempts from sumaclock.job_errors order by jobid").fetchall()
+        assert [row for row in rows if "Tenant" in row[0]] == [
+            ('alter table "Tenant 77".invoices add paid boolean', "42P01", 2)
+        ]
+        assert failed(app, killer)[0] == "08006"
+        assert failed(app, slow) is None
+        assert app.execute(
+            "select count(*) from pg_attribute a join pg_class c on c.oid = a.attrelid"
+            " join pg_namespace n on n.oid = c.relnamespace"
+            " where a.attname = 'paid' and n.nspname like 'Tenant %'"
+        ).fetchall() == [(SCHEMAS - 1,)]
+        assert app.execute("select what, role from public.effects order by what").fetchall() == [
+            ("hers", eve.name),
+            ("slow", "sumaclock_app"),
+        ]
+        with open_clock(app, app_db.cron_url) as clock:
+            [ran] = until(
+                lambda: [d for d in list_direct(clock) if d.status not in ("waiting", "starting", "running")],
+                130,
+                "VACUUM",
+            )
+        assert (ran.name, ran.command) == (direct["clock_job"], "vacuum (analyze) public.effects")
+        assert (ran.status, ran.message) == ("succeeded", "VACUUM")
+        assert app.execute("select last_vacuum from pg_stat_user_tables where relname = 'effects'").fetchone() != (
+            None,
+        )
+        assert [entry["status"] for entry in read("list", "--direct")] == ["succeeded"]
+        assert read("disable", "--role", eve.name)["runners"] == 0
+        assert len(read("disable")["removed"]) == 5
+
+
+def test_runners_are_made_changed_and_removed(
+    app_db: AppDatabase, app: Connection, cron: Connection, environment: None
+) -> None:
+    with open_clock(app, app_db.cron_url) as clock:
+        seconds = clock.features().seconds
+        first = place_runners(app, clock, 4)
+        assert (len(first.placed), first.removed, place_runners(app, clock, 4).placed) == (5, [], [])
+        names = [f"{app_db.name}:job-watcher", *(f"{app_db.name}:job-runner-{slot}" for slot in range(1, 5))]
+        found = list_runner_jobs(clock)
+        assert [job.name for job in found] == names
+        assert {job.schedule for job in found[1:]} == {"5 seconds" if seconds else "* * * * *"}
+        assert all("look_for => '57 seconds'" in job.command for job in found) is not seconds
+        assert {job.database for job in found} == {app_db.name}
+        cron.execute("select cron.unschedule(%s::bigint)", [found[2].jobid])
+        assert place_runners(app, clock, 4).placed == [names[2]]
+        assert place_runners(app, clock, 2).removed == names[3:]
+        assert app.execute("select slot from sumaclock.job_runners order by 1").fetchall() == [(0,), (1,), (2,)]
+        assert len(place_runners(app, clock, 0).removed) == 3
+        assert (list_runner_jobs(clock), app.execute("select * from sumaclock.job_runners").fetchall()) == ([], [])
+        with pytest.raises(SumaclockError, match="no role 'nobody_here'"):
+            place_runners(app, clock, 1, "nobody_here")
+
+
+def test_with_background_workers_only_one_of_them_is_kept(
+    app_db: AppDatabase, app: Connection, superuser: Connection
+) -> None:
+    superuser.execute(
+        "create or replace function sumaclock.clock_settings() returns table (name text, value text)"
+        " language sql as $$ values ('cron.use_background_workers', 'on') $$"
+    )
+    with open_clock(app, app_db.cron_url) as clock:
+        place_runners(app, clock, 3)
+        looking = [job.name for job in list_runner_jobs(clock) if "'57 seconds'" in job.command]
+        assert looking == ([] if clock.features().seconds else [f"{app_db.name}:job-runner-1"])
+
+
+def test_another_roles_runners_take_a_superuser(
+    app_db: AppDatabase, app: Connection, environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_clock(app, app_db.cron_url) as clock, pytest.raises((SumaclockError, psycopg.Error)):
+        place_runners(app, clock, 1, "sumaclock_dagster")
+    monkeypatch.delenv("SUMACLOCK_SUPERUSER_URL")
+    refused = run("enable", "--role", "sumaclock_dagster")
+    assert refused.exit_code == 1
+    assert "set SUMACLOCK_SUPERUSER_URL" in refused.stderr
+
+
+def test_direct_commands_that_have_fired_are_swept(app_db: AppDatabase, app: Connection, cron: Connection) -> None:
+    with open_clock(app, app_db.cron_url) as clock:
+        name, _ = place_direct(clock, "vacuum -- it's %s {x} $$")
+        later, _ = place_direct(clock, "select 1")
+        assert [(d.name, d.status) for d in list_direct(clock)] == [(n, "waiting") for n in sorted((name, later))]
+        sweeper = f"{app_db.name}:once:sweeper"
+        [(command, database)] = cron.execute(
+            "select command, database from cron.job where jobname = %s", [sweeper]
+        ).fetchall()
+        assert database == "postgres"
+        cron.execute(command)
+        assert len(list_direct(clock)) == 2
+        with connect(with_database(app_db.superuser_url, "postgres"), "test clock") as admin:
+            # As if it had fired long ago.
+            admin.execute(
+                "update cron.job set jobname = regexp_replace(jobname::text, ':once:[0-9]{12}', ':once:202001010000')"
+                " where jobname = %s",
+                [name],
+            )
+            cron.execute(command)
+            assert [d.name for d in list_direct(clock)] == [later]
+            admin.execute(
+                "update cron.job set jobname = regexp_replace(jobname::text, ':once:[0-9]{12}', ':once:202001010000')"
+                " where jobname = %s",
+                [later],
+            )
+            cron.execute(command)
+            cron.execute(command)
+        assert (
+            cron.execute(
+                "select jobname from cron.job where database in (%s, 'postgres') and jobname like %s",
+                [app_db.name, f"{app_db.name}:once:%"],
+            ).fetchall()
+            == []
+        )
+        for wrong in ("", "  ", "a\x00b"):
+            with pytest.raises(SumaclockError, match="without NUL"):
+                place_direct(clock, wrong)
+
+
+def test_a_runner_that_is_killed_leaves_its_command_to_another(
+    app_db: AppDatabase, app: Connection, superuser: Connection
+) -> None:
+    app.execute("select sumaclock.note_runners(current_user, 1)")
+    jobid = queue(app, "select pg_sleep(30)")
+    with connect(app_db.app_url, "test runner") as runner:
+
+        def work() -> None:
+            with pytest.raises(psycopg.OperationalError):
+                runner.execute("call sumaclock.run_jobs(slot => 1)")
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        until(lambda: app.execute("select 1 from sumaclock.job_queue where claimed_at is not null").fetchall())
+        superuser.execute("select pg_terminate_backend(%s, 5000)", [runner.info.backend_pid])
+        thread.join(10)
+    with connect(app_db.app_url, "test runner 2") as other:
+        # The slot is free at once, too.
+        until(
+            lambda: (
+                other.execute("call sumaclock.run_jobs(slot => 1)"),
+                app.execute("select attempts from sumaclock.job_queue where claimed_at is null").fetchall(),
+            )[1]
+        )
+    assert app.execute("select jobid, attempts, sqlstate from sumaclock.job_queue").fetchall() == [(jobid, 1, "08006")]
