@@ -21,8 +21,8 @@ OLD, NEW = "0 0 1 1 *", "5 4 1 1 *"
 class DyingClock(Clock):
     point = ""
 
-    def schedule(self, job_id: UUID, schedule: str) -> None:
-        self._die_around(lambda: super(DyingClock, self).schedule(job_id, schedule))
+    def schedule(self, job_id: UUID, schedule: str, *, careful: bool = False) -> None:
+        self._die_around(lambda: super(DyingClock, self).schedule(job_id, schedule, careful=careful))
 
     def unschedule(self, job_id: UUID) -> None:
         self._die_around(lambda: super(DyingClock, self).unschedule(job_id))

@@ -1,4 +1,5 @@
--- One run for the last firing that each job missed; where its policy catches up none, the run is skipped at once.
+-- One run for the last firing that each job missed; where its policy catches up none, the run is skipped at once. A job
+-- that skips missed nothing while a run of its was open, and gets none while one is.
 with missed as materialized (
     select j.id, j.kind, j.catch_up, due.moment
     from unnest(%(schedules)s::text[], %(moments)s::timestamptz[]) as due (schedule, moment)
@@ -7,6 +8,11 @@ with missed as materialized (
       and not exists (select from sumaclock.ai_tasks t where t.cron_job_id = j.id)
       and not exists (select from sumaclock.cron_runs r
                       where r.job_id = j.id and r.scheduled_at >= due.moment and r.trigger in ('clock', 'catch_up'))
+      and not (j.overlap = 'skip' and exists (
+          select
+          from (select r.scheduled_at, r.finished_at from sumaclock.cron_runs r where r.job_id = j.id
+                order by r.scheduled_at desc limit 10) newest
+          where newest.finished_at is null or (newest.scheduled_at < due.moment and newest.finished_at >= due.moment)))
     for key share of j skip locked
 ), written as (
     insert into sumaclock.cron_runs (job_id, trigger, scheduled_at, status, claimed_by, finished_at, error)
