@@ -220,3 +220,12 @@ where pronamespace = 'cron'::regnamespace and proname = 'unschedule' and proargt
 -- Row-level security shows each role its own rows of both tables.
 grant select on cron.job, cron.job_run_details to :"app_role";
 grant delete on cron.job_run_details to :"app_role";
+
+-- System clock jobs: pg_cron's care for itself, as the app role, one of each for each app database. The canary touches
+-- cron.job each minute, so that a change which the launcher missed is noticed with it; and the log of the role's firings,
+-- which nothing else would ever end, is kept for 7 days. `sumaclock drift --fix` keeps them. A longer name of the app
+-- database leaves no room for names of clock jobs, and is refused by all of sumaclock.
+select count(cron.schedule_in_database(:'app_db' || ':system:' || job.what, job.schedule, job.command, current_database()::text, :'app_role')) as system_jobs
+from (values ('canary', '* * * * *', $command$set lock_timeout = '10s'; select pg_catalog.pg_advisory_xact_lock_shared(1937075553, 1); select cron.schedule_in_database(own.name, own.schedule, own.command, own.database) from (select jobname::text as name, schedule, command, database::text as database from cron.job where username = current_user and pg_catalog.right(jobname::text, 14) = ':system:canary' order by jobid limit 1) as own;$command$),
+             ('prune_log', '3-53/10 * * * *', $command$with oldest as (select runid, status, start_time, end_time from cron.job_run_details where username = current_user order by runid limit 100000) delete from cron.job_run_details as d using oldest as o where d.runid = o.runid and o.status in ('succeeded', 'failed') and coalesce(o.end_time, o.start_time, '-infinity') < now() - interval '7 days' and o.runid <= (select max(runid) from oldest where start_time < now() - interval '7 days');$command$)) as job (what, schedule, command)
+where octet_length(:'app_db') <= 21 \gset

@@ -9,9 +9,11 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from xdist.scheduler import LoadGroupScheduling
 
 from sumaclock_dagster.db import Connection, connect, with_database
 from sumaclock_dagster.embedded.binaries import Binaries, find_binaries
@@ -51,6 +53,30 @@ class AppDatabase:
     cron_url: str
     superuser_url: str
     settings: Settings
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that wait longest come first: with several processes, the others have something to do meanwhile."""
+    for name in ("firing", "stack"):
+        first = {item.path for item in items if item.get_closest_marker(name)}
+        items.sort(key=lambda item, first=first: item.path not in first)  # type: ignore[misc]
+    for item in items:
+        if item.get_closest_marker("stack"):
+            item.add_marker(pytest.mark.xdist_group("stack"))
+
+
+class FilesStayTogether(LoadGroupScheduling):
+    """Gives each process whole files, whose fixtures are then made once, or a group of tests that name one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        group: str = super()._split_scope(nodeid)
+        return nodeid.partition("::")[0] if group == nodeid else group
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesStayTogether:
+    return FilesStayTogether(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -129,7 +155,9 @@ def describe_app_database(cluster: TestCluster, name: str) -> AppDatabase:
 
 def drop_app_database(cluster: TestCluster, name: str) -> None:
     with connect(cluster.file.superuser_url, "test clean-up") as conn:
-        conn.execute("delete from cron.job where database = %s", [name])
+        conn.execute(
+            "delete from cron.job where database = %s or starts_with(jobname::text, %s)", [name, f"{name}:system:"]
+        )
         # Firings that are under way hold connections; FORCE ends them.
         conn.execute(f'drop database if exists "{name}" with (force)')
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from sumaclock_dagster.cli.main import main
 from sumaclock_dagster.clock.jobs import database_time
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
+from sumaclock_dagster.clock.system_jobs import system_clock_jobs
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.raw_schedule import next_utc
 from tests.conftest import AppDatabase
@@ -82,14 +83,16 @@ def test_clock_list_shows_the_next_minute_first(app: Connection, clock: Clock, a
     with cron_as_superuser(app_db) as cron:
         cron.execute("update cron.job set active = false where jobname = %s", [f"{app_db.name}:cron:{off}"])
     records = read("clock", "list")
-    assert [record["job_id"] for record in records] == [str(sooner), str(later), str(off)]
+    system = [job.what for job in system_clock_jobs()]
+    assert [record["job_id"] for record in records] == [str(sooner), str(later), str(off), *[None for _ in system]]
+    assert [record["system_clock_job"] for record in records] == [None, None, None, *system]
     expected = next_utc(NEVER_SOON, database_time(app)).replace(tzinfo=None)
     assert records[1]["next_firing_at"] == f"{expected.isoformat(timespec='microseconds')}Z"
     assert records[2]["next_firing_at"] is None
     shown = run("clock", "list", "--limit", "2").stdout
     assert f"{expected:%Y-%m-%d %H:%M} UTC" in shown
     assert str(off) not in shown
-    assert "3 clock jobs." in shown
+    assert f"{3 + len(system)} clock jobs." in shown
 
 
 def test_clock_clear_names_the_database_and_the_number_and_asks(
@@ -105,11 +108,12 @@ def test_clock_clear_names_the_database_and_the_number_and_asks(
         )
         refused = run("clock", "clear", stdin="n\n")
         assert refused.exit_code == 1
-        assert f"Remove the 3 clock jobs of '{app_db.name}'?" in refused.stderr
+        number = 3 + len(system_clock_jobs())
+        assert f"Remove the {number} clock jobs of '{app_db.name}'?" in refused.stderr
         assert len(clock.listed()) == 3
         done = run("clock", "clear", stdin="y\n")
         assert done.exit_code == 0
-        assert done.stdout == f"3 clock jobs of database '{app_db.name}' are removed.\n"
+        assert done.stdout == f"{number} clock jobs of database '{app_db.name}' are removed.\n"
         assert [row[0] for row in clock_rows(cron, app_db.name)] == ["of a neighbour"]
     assert read("clock", "clear", "--yes") == {"database": app_db.name, "removed": 0}
 

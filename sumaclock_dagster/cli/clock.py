@@ -21,7 +21,8 @@ from sumaclock_dagster.cli.output import (
 from sumaclock_dagster.cli.records import clock_job_record, iso
 from sumaclock_dagster.clock.bulk import clear as clear_clock
 from sumaclock_dagster.clock.jobs import database_time
-from sumaclock_dagster.clock.pg_cron import ClockJob
+from sumaclock_dagster.clock.pg_cron import Clock, ClockJob
+from sumaclock_dagster.clock.system_jobs import FoundSystemJob, clear_system, list_system, own_system
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.raw_schedule import next_utc
 
@@ -36,21 +37,23 @@ def clock() -> None:
 @json_option
 @tz_option
 def list_(limit: int, as_json: bool, tz: Any) -> None:
-    """List the clock jobs of this database and role, the next to fire first."""
+    """List the clock jobs of this database and role, the next to fire first, and after them the system clock jobs,
+    which run in pg_cron's own database."""
     with clock_session() as (app, opened):
         now = database_time(app)
-        listed = opened.listed()
-    found = sorted(((next_minute(job, now), job) for job in listed), key=lambda pair: (pair[0] is None, pair[0] or now))
+        listed = _listed(opened)
+    found = sorted(
+        ((next_minute(job, now), job) for job in listed),
+        key=lambda pair: (isinstance(pair[1], FoundSystemJob), pair[0] is None, pair[0] or now),
+    )
     if as_json:
-        records = [
-            {"job_id": str(job.job_id), **clock_job_record(job), "next_firing_at": iso(at)} for at, job in found[:limit]
-        ]
+        records = [{**_names(job), **clock_job_record(job), "next_firing_at": iso(at)} for at, job in found[:limit]]
         print_json(records)
     else:
         table = Table("fires next", "schedule", "job", "pg_cron", box=None, pad_edge=False)
         for at, job in found[:limit]:
             when = Times(tz).minutes(at) if at else "never" if job.active else "inactive"
-            table.add_row(plain(when), plain(job.schedule), plain(job.job_id), plain(job.jobid))
+            table.add_row(plain(when), plain(job.schedule), plain(_name(job)), plain(job.jobid))
         console().print(table)
         click.echo(f"{len(listed)} clock job{'' if len(listed) == 1 else 's'}.")
     if len(found) > limit:
@@ -63,7 +66,7 @@ def list_(limit: int, as_json: bool, tz: Any) -> None:
 def clear(yes: bool, as_json: bool) -> None:
     """Take all clock jobs of this database away, before it is dropped: nothing of it fires any more."""
     with clock_session() as (_, opened):
-        number = len(opened.listed())
+        number = len(_listed(opened))
         if number and not yes:
             click.echo(
                 f"All {number} clock jobs of database '{opened.database_name}' go: nothing of it fires any more, until "
@@ -71,14 +74,28 @@ def clear(yes: bool, as_json: bool) -> None:
                 err=True,
             )
             click.confirm(f"Remove the {number} clock jobs of '{opened.database_name}'?", abort=True, err=True)
-        removed = clear_clock(opened) if number else 0
+        removed = clear_clock(opened) + clear_system(opened) if number else 0
     if as_json:
         print_json({"database": opened.database_name, "removed": removed})
     else:
         click.echo(f"{removed} clock jobs of database '{opened.database_name}' are removed.")
 
 
-def next_minute(job: ClockJob, now: datetime) -> datetime | None:
+def _listed(opened: Clock) -> list[ClockJob | FoundSystemJob]:
+    return [*opened.listed(), *own_system(opened, list_system(opened))]
+
+
+def _name(job: ClockJob | FoundSystemJob) -> str:
+    return f"system {job.what}" if isinstance(job, FoundSystemJob) else str(job.job_id)
+
+
+def _names(job: ClockJob | FoundSystemJob) -> dict[str, str | None]:
+    if isinstance(job, FoundSystemJob):
+        return {"job_id": None, "system_clock_job": job.what}
+    return {"job_id": str(job.job_id), "system_clock_job": None}
+
+
+def next_minute(job: ClockJob | FoundSystemJob, now: datetime) -> datetime | None:
     """When it fires next (UTC); None for an inactive one, and for a schedule that no grammar of ours knows."""
     if not job.active:
         return None

@@ -48,7 +48,8 @@ def _found(found: list[Drift]) -> SyncReport:
 
 def _record(found: Drift) -> dict[str, Any]:
     return {
-        "job_id": str(found.job_id),
+        "job_id": None if found.job_id is None else str(found.job_id),
+        "system_clock_job": found.system or None,
         "drift": found.kind.value,
         "jobid": found.jobid,
         "wanted": found.wanted,
@@ -66,7 +67,7 @@ def _print(report: SyncReport, fixed: bool) -> None:
     click.echo(f"{'Left' if fixed else 'Drift'}: {_words(report.left)}.")
     table = Table("drift", "wanted", "found", "job", box=None, pad_edge=False)
     for found in report.left[:SHOWN]:
-        table.add_row(plain(found.kind.value), plain(found.wanted), plain(found.found), plain(found.job_id))
+        table.add_row(plain(found.kind.value), plain(found.wanted), plain(found.found), plain(found.subject))
     console().print(table)
     if len(report.left) > SHOWN:
         click.echo(f"Only the first {SHOWN} of {len(report.left)}; --json has all.")

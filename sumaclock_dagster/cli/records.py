@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sumaclock_dagster.clock.pg_cron import ClockJob
+from sumaclock_dagster.clock.system_jobs import FoundSystemJob
 from sumaclock_dagster.model import Job, Run, SumaclockError
 from sumaclock_dagster.raw_schedule import next_utc
 
@@ -74,7 +75,7 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
     return None if start is None or end is None else round((end - start).total_seconds(), 6)
 
 
-def clock_job_record(clock_job: ClockJob) -> dict[str, Any]:
+def clock_job_record(clock_job: ClockJob | FoundSystemJob) -> dict[str, Any]:
     """A clock job for --json. `jobid` is pg_cron's number."""
     return {
         "jobid": clock_job.jobid,

@@ -1,7 +1,7 @@
 """System clock jobs: what pg_cron does for its own sake, in its own database, as the app role.
 
-Each app database has its own, named `<database>:system:<what>`. Their commands are fixed texts. sql/first_boot.sql makes
-them, a sync keeps them.
+Each app database has its own, named `<database>:system:<what>`. Their commands are fixed texts. sql/first_boot.sql
+makes them, a sync keeps them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SystemClockJob:
 
 @dataclass(frozen=True, slots=True)
 class FoundSystemJob:
-    """A row of `cron.job` of our role that is named like a system clock job of this database."""
+    """A row of `cron.job` that is named like a system clock job of this database. is_own: it runs as whoever looks."""
 
     jobid: int
     what: str
@@ -38,6 +38,8 @@ class FoundSystemJob:
     database: str
     host: str
     port: int
+    username: str
+    is_own: bool
     is_in_cron_database: bool
     database_exists: bool
 
@@ -92,8 +94,8 @@ def clear_system(clock: Clock) -> int:
 
 
 def own_system(clock: Clock, found: list[FoundSystemJob]) -> list[FoundSystemJob]:
-    """Without those that run in somebody else's database."""
-    return [job for job in found if job.is_in_cron_database or job.database == clock.database_name]
+    """Without those that run as somebody else, or in somebody else's database."""
+    return [job for job in found if job.is_own and (job.is_in_cron_database or job.database == clock.database_name)]
 
 
 def _command(name: str) -> str:
@@ -110,7 +112,7 @@ def _apply(conn: Connection, database: str, changes: SystemChanges) -> None:
         conn.execute(query("unschedule_clock_jobs"), {"jobids": changes.removed}, prepare=False)
     if changes.placed:
         values = {
-            "database": conn.info.dbname,
+            "database": conn.execute(query("read_current_database")).fetchall()[0][0],
             "names": [f"{database}{PREFIX}{job.what}" for job in changes.placed],
             "schedules": [job.schedule for job in changes.placed],
             "commands": [job.command for job in changes.placed],

@@ -15,6 +15,7 @@ from sumaclock_dagster.calendar import pg_cron_for
 from sumaclock_dagster.clock.bulk import NamedClockJob, list_named, read_role_and_port
 from sumaclock_dagster.clock.command import firing_command, is_careful
 from sumaclock_dagster.clock.pg_cron import Clock
+from sumaclock_dagster.clock.system_jobs import FoundSystemJob, SystemClockJob, list_system, system_clock_jobs
 from sumaclock_dagster.db import Connection, query
 
 NOTHING = "no clock job"
@@ -33,8 +34,9 @@ class DriftKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One difference of one job.
+    """One difference of one job, or of one of the system clock jobs.
 
+    job_id: None for a system clock job; `system` then says which.
     jobid: pg_cron's number, or None where there is no clock job or the difference is in the row of `cron_jobs`.
     wanted, found: both sides' values, as text.
     age_seconds: since the job or its task was changed; None without a row. A change of the last seconds may be on its
@@ -42,13 +44,19 @@ class Drift:
     left: why a sync leaves it alone; "" where it mends it.
     """
 
-    job_id: UUID
+    job_id: UUID | None
     kind: DriftKind
     jobid: int | None
     wanted: str
     found: str
     age_seconds: float | None = None
     left: str = ""
+    system: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The job's id, or the system clock job."""
+        return f"system {self.system}" if self.job_id is None else str(self.job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,9 @@ def find_drift(app: Connection, clock: Clock) -> list[Drift]:
     wanted = read_wanted(app)
     rows = by_job(list_named(clock))
     found = [drift for job in wanted.values() for drift in compare(job.job_id, job, rows.pop(job.job_id, ()), ground)]
-    return found + [drift for job_id, named in rows.items() for drift in compare(job_id, None, named, ground)]
+    found += [drift for job_id, named in rows.items() for drift in compare(job_id, None, named, ground)]
+    system = list_system(clock)
+    return found + [drift for job in system_clock_jobs() for drift in compare_system(job, system, ground)]
 
 
 def count_by_kind(drifts: Sequence[Drift]) -> dict[str, int]:
@@ -172,17 +182,44 @@ def _clock_drift(job: Wanted, own: NamedClockJob | None, rows: Sequence[NamedClo
     if own is None:
         return []
 
+    command = firing_command(job.job_id, careful=job.is_careful)
+    return [
+        Drift(job.job_id, kind, own.jobid, wanted, found, job.age_seconds)
+        for kind, wanted, found in _differences(own, job.clock_schedule, command, ground)
+    ]
+
+
+def compare_system(job: SystemClockJob, rows: Sequence[FoundSystemJob], ground: Ground) -> list[Drift]:
+    """The differences of one system clock job. `rows`: of all that are named like one."""
+    own = system_row(job, rows, ground)
+    if own is None:
+        return [Drift(None, DriftKind.MISSING, None, job.schedule, NOTHING, system=job.what)]
+    if not own.is_in_cron_database:
+        left = f"Database '{own.database}' exists, so it may be its own." if own.database_exists else ""
+        wanted = "the cron database"
+        return [Drift(None, DriftKind.DATABASE, own.jobid, wanted, own.database, left=left, system=job.what)]
+    return [
+        Drift(None, kind, own.jobid, wanted, found, system=job.what)
+        for kind, wanted, found in _differences(own, job.schedule, job.command, ground)
+    ]
+
+
+def system_row(job: SystemClockJob, rows: Sequence[FoundSystemJob], ground: Ground) -> FoundSystemJob | None:
+    """The row that stands for it, as the app role."""
+    return next((row for row in rows if row.what == job.what and row.username == ground.role), None)
+
+
+def _differences(
+    own: NamedClockJob | FoundSystemJob, schedule: str, command: str, ground: Ground
+) -> list[tuple[DriftKind, str, str]]:
+    """(kind, wanted, found) of what a clock job should be and is not."""
     values = [
-        (DriftKind.SCHEDULE, job.clock_schedule, own.schedule),
-        (DriftKind.COMMAND, firing_command(job.job_id, careful=job.is_careful), own.command),
+        (DriftKind.SCHEDULE, schedule, own.schedule),
+        (DriftKind.COMMAND, command, own.command),
         (DriftKind.DISABLED, "active", "active" if own.active else "inactive"),
         (DriftKind.PLACE, place(ground.host or own.host, ground.port), place(own.host, own.port)),
     ]
-    return [
-        Drift(job.job_id, kind, own.jobid, wanted, found, job.age_seconds)
-        for kind, wanted, found in values
-        if wanted != found
-    ]
+    return [(kind, wanted, found) for kind, wanted, found in values if wanted != found]
 
 
 def _others(job: Wanted, rows: Sequence[NamedClockJob], ground: Ground) -> list[Drift]:

@@ -17,6 +17,7 @@ from psycopg.pq import TransactionStatus
 
 from sumaclock_dagster.clock.bulk import MOST_CHANGES, Changes, NamedClockJob, change_many, read_role_and_port
 from sumaclock_dagster.clock.pg_cron import Clock
+from sumaclock_dagster.clock.system_jobs import FoundSystemJob, SystemChanges, change_system, system_clock_jobs
 from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.raw_schedule import check
@@ -26,12 +27,14 @@ from sumaclock_dagster.reconcile.drift import (
     Wanted,
     by_job,
     compare,
+    compare_system,
     count_by_kind,
     find_drift,
     own_row,
     read_ground,
     read_wanted,
     strayed_row,
+    system_row,
 )
 
 # A clock job that is made anew takes two changes.
@@ -62,8 +65,8 @@ class SyncReport:
     @property
     def mended(self) -> list[Drift]:
         """What was found and does not remain."""
-        remaining = Counter((drift.job_id, drift.kind) for drift in self.left)
-        return [drift for drift in self.found if not remaining[(drift.job_id, drift.kind)]]
+        remaining = Counter((drift.subject, drift.kind) for drift in self.left)
+        return [drift for drift in self.found if not remaining[(drift.subject, drift.kind)]]
 
 
 Say = Callable[[str], None]
@@ -103,7 +106,7 @@ class Mender:
         self._ground = read_ground(app, clock)
         self._features = clock.features()
         self._refusals: dict[str, str] = {}
-        self._refused: dict[UUID, str] = {}
+        self._refused: dict[UUID | None, str] = {}
         role = read_role_and_port(clock)[0]
         if role != self._ground.role:
             raise SumaclockError(
@@ -116,7 +119,9 @@ class Mender:
         return self._report.placed + self._report.removed + self._report.rows
 
     def mend(self, drifts: Sequence[Drift]) -> None:
-        ids = sorted({drift.job_id for drift in drifts})
+        if any(drift.system for drift in drifts):
+            self._mend_system()
+        ids = sorted({drift.job_id for drift in drifts if drift.job_id is not None})
         for start in range(0, len(ids), BATCH):
             self._mend(ids[start : start + BATCH])
             done = min(start + BATCH, len(ids))
@@ -125,6 +130,26 @@ class Mender:
     def explained(self, drifts: list[Drift]) -> list[Drift]:
         """With the reason why each remains, where there is one."""
         return [replace(drift, left=drift.left or self._refused.get(drift.job_id, "")) for drift in drifts]
+
+    def _mend_system(self) -> None:
+        try:
+            changes = change_system(self._clock, self._decide_system)
+        except SumaclockError as error:
+            self._refused[None] = str(error)
+            read_role_and_port(self._clock)
+            return
+        self._report.placed += len(changes.placed)
+        self._report.removed += len(changes.removed)
+
+    def _decide_system(self, rows: list[FoundSystemJob]) -> SystemChanges:
+        changes = SystemChanges()
+        for job in system_clock_jobs():
+            if any(not drift.left for drift in compare_system(job, rows, self._ground)):
+                own = system_row(job, rows, self._ground)
+                if own is not None and (not own.is_in_cron_database or is_made_anew(own, self._ground)):
+                    changes.removed.append(own.jobid)
+                changes.placed.append(job)
+        return changes
 
     def _mend(self, ids: list[UUID]) -> None:
         """One bad job harms itself alone: a batch that pg_cron refuses is halved until it is found."""
@@ -199,6 +224,6 @@ class Mender:
         return len(self._app.execute(query("mend_task_jobs"), values).fetchall())
 
 
-def is_made_anew(own: NamedClockJob, ground: Ground) -> bool:
+def is_made_anew(own: NamedClockJob | FoundSystemJob, ground: Ground) -> bool:
     """Scheduling an existing name changes neither whether it is active nor where it fires."""
     return not own.active or own.port != ground.port or bool(ground.host and own.host != ground.host)
