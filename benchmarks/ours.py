@@ -24,7 +24,7 @@ from urllib.parse import quote
 import dagster as dg
 import psycopg
 
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.migrate import load_migrations, migrate
@@ -82,6 +82,7 @@ class DagsterWorker:
         self._thread.start()
         with psycopg.connect(self._dsn, autocommit=True) as conn:
             while conn.execute("select count(*) from sumaclock.worker_sessions").fetchone() == (0,):
+                assert self._thread.is_alive(), "the worker's Dagster run ended"
                 time.sleep(0.05)
 
     def end(self) -> None:
@@ -93,7 +94,8 @@ class DagsterWorker:
 
     def _execute(self) -> None:
         with dg.DagsterInstance.from_config(self._home.name) as instance:
-            result = work.execute_in_process(instance=instance, resources={"sumaclock": self._resource})
+            resources = {"sumaclock": self._resource, OWN_IO_KEY: dg.mem_io_manager}
+            result = work.execute_in_process(instance=instance, resources=resources)
             assert result.success
 
     def _dagster_storage(self) -> str:
