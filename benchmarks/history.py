@@ -1,0 +1,139 @@
+"""What a long history costs: claims beside it, and claims while it is pruned.
+
+    python benchmarks/history.py [--finished 1000000] [--pending 100000]
+
+On a private cluster of its own in a temporary folder with all defaults (durable commits). Two app databases: one new,
+one with a history and a backlog. Claims of 100 runs are taken from both in turns, so that what else the machine does
+meets both alike; then from the large one with and without another process that prunes the whole history. Medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from sumaclock_dagster.db import Connection, connect, query, with_database
+from sumaclock_dagster.embedded.binaries import find_binaries
+from sumaclock_dagster.embedded.cluster import PrivateCluster
+from sumaclock_dagster.embedded.configuration import ClusterFile
+from sumaclock_dagster.embedded.creation import run_first_boot
+from sumaclock_dagster.migrate import load_migrations, migrate
+from sumaclock_dagster.prune import prune_runs
+from sumaclock_dagster.queue import claims
+
+BATCH, ROUNDS = 100, 200
+RETENTION_DAYS = 30
+JOBS = """
+    insert into sumaclock.cron_jobs (kind, organization_id, user_id, schedule)
+    select 'bench', 'org ' || i % 100, 'user ' || i, '0 0 1 1 *' from generate_series(1, 10000) i"""
+HISTORY = """
+    insert into sumaclock.cron_runs
+        (job_id, status, claimed_by, attempts, scheduled_at, due_at, started_at, finished_at, result)
+    select j.id, 'done', 1, 1, t, t, t, t, 'null'
+    from (select id, row_number() over () as n from sumaclock.cron_jobs) j,
+         lateral (select now() - interval '60 days' + (j.n + k * 10000) * interval '2 seconds' as t
+                  from generate_series(0, %s / 10000 - 1) k) g
+    order by t"""
+PENDING = "insert into sumaclock.cron_runs (job_id) select id from sumaclock.cron_jobs order by random() limit %s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--finished", type=int, default=1_000_000)
+    parser.add_argument("--pending", type=int, default=100_000)
+    arguments = parser.parse_args()
+    home = Path(tempfile.mkdtemp(prefix="sumaclock-bench-"))
+    home.chmod(0o711)
+    private = PrivateCluster(home)
+    try:
+        file = private.start()
+        measure(file, arguments.finished, arguments.pending)
+    finally:
+        private.stop(fast_seconds=10)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def measure(file: ClusterFile, finished: int, pending: int) -> None:
+    small_url = make_database(file, "bench_small")
+    large_url = make_database(file, "bench_large")
+    with open_queue(small_url) as small, open_queue(large_url) as large:
+        print(f"writing {finished} finished and {pending} pending runs", flush=True)
+        large.execute(HISTORY, [finished])
+        for _ in range(pending // 10_000):
+            large.execute(PENDING, [10_000])
+        large.execute("vacuum analyze sumaclock.cron_runs")
+        alone, beside = [], []
+        for _ in range(ROUNDS):
+            alone.append(timed_claim(small))
+            beside.append(timed_claim(large))
+        quiet = [timed_claim(large) for _ in range(ROUNDS)]
+        pruning, seconds = claims_while_pruning(large, large_url)
+    print(f"a claim of {BATCH} runs, median")
+    tell("nothing beside it", alone, alone)
+    tell(f"{finished} finished and {pending} pending beside it", beside, alone)
+    tell("the same, not in turns", quiet, quiet)
+    tell(f"the same, while all of it is pruned ({seconds:.0f} s)", pruning, quiet)
+
+
+def tell(what: str, taken: list[float], base: list[float]) -> None:
+    median = statistics.median(taken)
+    print(f"  {what:50} {1000 * median:6.2f} ms   {median / statistics.median(base):.2f}")
+
+
+def make_database(file: ClusterFile, name: str) -> str:
+    run_first_boot(find_binaries(Path(file.bin_dir)), file.superuser_url, {"app_db": name})
+    with connect(with_database(file.owner_database_url, name), "bench migrate") as owner:
+        migrate(owner, load_migrations())
+    url = with_database(file.owner_database_url, name)
+    with connect(url, "bench") as conn:
+        conn.execute(JOBS)
+    return url
+
+
+def open_queue(url: str) -> Connection:
+    conn = connect(url, "bench")
+    conn.execute(query("plan_by_index"))
+    return conn
+
+
+def timed_claim(conn: Connection) -> float:
+    """Seconds for one claim. Its runs are written before and ended after, so that the backlog keeps its size."""
+    conn.execute(PENDING, [BATCH])
+    began = time.perf_counter()
+    taken = claims.claim(conn, 1, None, BATCH)
+    seconds = time.perf_counter() - began
+    assert len(taken) == BATCH
+    now = time.time()
+    claims.finish(conn, 1, [claims.Ended(run.id, run.attempt, "done", now, now, "null") for run in taken])
+    return seconds
+
+
+def claims_while_pruning(conn: Connection, url: str) -> tuple[list[float], float]:
+    """The seconds of each claim until the history is gone, and those of the pruning."""
+    began = time.monotonic()
+    pruner = multiprocessing.Process(target=prune_all, args=(url,))
+    pruner.start()
+    taken = list(until_ended(conn, pruner))
+    pruner.join()
+    assert pruner.exitcode == 0
+    return taken, time.monotonic() - began
+
+
+def until_ended(conn: Connection, process: multiprocessing.Process) -> Iterator[float]:
+    while process.is_alive():
+        yield timed_claim(conn)
+
+
+def prune_all(url: str) -> None:
+    with connect(url, "bench prune") as conn:
+        print(f"  pruned {sum(prune_runs(conn, RETENTION_DAYS))} runs", flush=True)
+
+
+if __name__ == "__main__":
+    main()
