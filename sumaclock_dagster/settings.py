@@ -27,12 +27,16 @@ class Settings(BaseSettings):
     owner_database_url: SecretStr | None = Field(None, description="App database, as the owner role: migrations only.")
     cron_database_url: SecretStr | None = Field(None, description="The cluster's pg_cron database, as the app role.")
     dagster_database_url: SecretStr | None = Field(None, description="Dagster's storage: postgresql+psycopg2://...")
+    superuser_database_url: SecretStr | None = Field(
+        None, description="pg_cron's database as a superuser: `sumaclock doctor` alone, to see all rows of cron.job."
+    )
     handlers: str = Field("", description="package.module:handlers, several separated by commas.")
     task_kinds: str = Field("", description="package.module:kinds of tasks, several separated by commas.")
     access_check: str = Field("", description="package.module:function that says whether an owner has access.")
 
     claim_batch: int = Field(10, ge=1, le=500, description="Runs a first claim takes.")
     claim_batch_max: int = Field(500, ge=1, le=5000, description="Runs a claim takes while handlers are fast.")
+    durable_claims: bool = Field(True, description="Off: a handler starts before its claim is on disk.")
     handler_threads: int = Field(10, ge=1, le=200, description="Handlers at once in one worker.")
     poll_seconds: float = Field(30, gt=0, le=300, description="A worker looks this often, notified or not.")
     linger_seconds: float = Field(60, ge=0, le=86_400, description="Idle time after which a surplus worker ends.")
@@ -49,6 +53,7 @@ class Settings(BaseSettings):
     max_lost: int = Field(3, ge=1, le=100, description="Attempts that may end with their worker.")
     observe_seconds: float = Field(5, gt=0, le=600, description="At most one Dagster observation in this time.")
     retention_days: int = Field(30, ge=1, le=3650, description="Finished runs are kept this long.")
+    dagster_retention_days: int = Field(30, ge=1, le=3650, description="Dagster runs of ours are kept this long.")
     job_runners: int = Field(4, ge=0, le=32, description="Runners of the app role's one-off commands.")
     task_attempts: int = Field(20, ge=1, le=1000, description="Attempts to settle a task while something is away.")
     task_backoff_seconds: float = Field(5, ge=0, le=3600, description="Delay before the second; it doubles each time.")
@@ -122,6 +127,18 @@ class Settings(BaseSettings):
         if self.cron_database_url is None and self.database_url is not None:
             return with_database(self.app_url, "postgres")
         return self._url("cron_database_url")
+
+    @property
+    def superuser_url(self) -> str | None:
+        """pg_cron's database as a superuser: what the environment says, or the private cluster's where that is used."""
+        if self.superuser_database_url is not None:
+            return self.superuser_database_url.get_secret_value()
+        if self.database_url is not None:
+            return None
+        try:
+            return str(json.loads((self.home / CLUSTER_FILE).read_text())["superuser_url"])
+        except (OSError, ValueError, KeyError):
+            return None
 
     @property
     def dagster_url(self) -> str:

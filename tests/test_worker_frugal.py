@@ -5,21 +5,36 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import signal
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sumaclock_dagster.db import Connection, number_array, query, text_array
-from sumaclock_dagster.handlers import CancelFlag
+from sumaclock_dagster.db import Connection, connect, number_array, query, text_array
+from sumaclock_dagster.embedded.binaries import find_binaries
+from sumaclock_dagster.embedded.cluster import PrivateCluster
+from sumaclock_dagster.handlers import CancelFlag, HandlerRun, Handlers
 from sumaclock_dagster.queue import claims
+from sumaclock_dagster.queue.runs import get_run
 from sumaclock_dagster.worker.garbage import THRESHOLDS, rare_collections
 from sumaclock_dagster.worker.session import Session
-from tests.conftest import AppDatabase
+from tests.conftest import (
+    TEST_SETTINGS,
+    AppDatabase,
+    TestCluster,
+    chosen_pg_bin,
+    make_app_database,
+    new_home,
+    remove_cluster,
+)
 from tests.waiting import until
-from tests.workers import add_job, add_runs
+from tests.workers import add_job, add_runs, await_ended, await_status, running
 
 CLAIM = {"batch": 500, "worker": 1, "dagster_run": None}
 FINISH: dict[str, Any] = {
@@ -108,3 +123,51 @@ def test_collections_are_rare_only_while_a_worker_works() -> None:
     with rare_collections():
         assert gc.get_threshold() == THRESHOLDS
     assert gc.get_threshold() == before
+
+
+@pytest.fixture
+def forgetful() -> Iterator[TestCluster]:
+    """A cluster whose server writes to disk late what was committed without a flush."""
+    home = new_home()
+    private = PrivateCluster(home, pg_bin=chosen_pg_bin(), extra_settings={**TEST_SETTINGS, "wal_writer_delay": "10s"})
+    try:
+        file = private.start()
+        yield TestCluster(private, home, file, find_binaries(Path(file.bin_dir)))
+    finally:
+        remove_cluster(private)
+
+
+def test_a_claim_that_a_crash_of_the_server_forgot_is_made_again_and_its_handler_runs_once(
+    forgetful: TestCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    app_db = make_app_database(forgetful, "forgetful")
+    executed: list[int] = []
+    entered, leave = threading.Event(), threading.Event()
+    handlers = Handlers()
+
+    @handlers.register("slow")
+    def slow(run: HandlerRun) -> None:
+        executed.append(run.attempt)
+        entered.set()
+        leave.wait(60)
+
+    with running(app_db, handlers, durable_claims=False, dead_session_seconds=60, heartbeat_seconds=60):
+        with connect(app_db.app_url, "test app") as app:
+            (run_id,) = add_runs(app, add_job(app, "slow"))
+        assert entered.wait(10)
+        crash(forgetful)
+        forgetful.private.start()
+        with connect(app_db.app_url, "test app") as app:
+            await_status(app, run_id, "running", 20)
+            leave.set()
+            await_ended(app, [run_id])
+            assert get_run(app, run_id).attempts == 1
+    assert executed == [1]
+    assert "forgot 1 claims" in caplog.text
+
+
+def crash(cluster: TestCluster) -> None:
+    """End the server at once, as when its machine loses power: what was not flushed is gone."""
+    postmaster = psutil.Process(int((Path(cluster.file.data_dir) / "postmaster.pid").read_text().split()[0]))
+    postmaster.send_signal(signal.SIGQUIT)
+    postmaster.wait(20)

@@ -59,6 +59,11 @@ class Claimer:
         """Prepare the session's new connection. After a break the database may hold runs for this worker whose claim
         was never answered: give them back. Then the first look finds what was notified in between."""
         conn.add_notify_handler(lambda _: self._notified.set())
+        if not self._settings.durable_claims:
+            conn.execute(query("commit_without_flush"))
+            again = claims.take_up(conn, self._worker_id, self._held.claims())
+            if again:
+                self._log.warning("worker %d: the server forgot %d claims; made again", self._worker_id, len(again))
         conn.execute(query("listen_runs"))
         lost = claims.give_back_unknown(conn, self._worker_id, self._held.claims())
         if lost:
