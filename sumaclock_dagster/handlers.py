@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from sumaclock_dagster.model import Policy, SumaclockError
+from sumaclock_dagster.system_jobs import SystemFunction, SystemJob, checked
 
 KIND = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
@@ -127,6 +128,11 @@ class Registry(Mapping[str, Registered[F]]):
             )
         self._by_kind[registered.kind] = registered
 
+    def include(self, other: Registry[F]) -> None:
+        """Add all that another registry holds. Raises SumaclockError for what both hold."""
+        for registered in other.values():
+            self.add(registered)
+
     def __getitem__(self, kind: str) -> Registered[F]:
         return self._by_kind[kind]
 
@@ -141,7 +147,34 @@ Handler = Callable[[HandlerRun], Any]
 
 
 class Handlers(Registry[Handler]):
-    """Handlers by kind."""
+    """Handlers by kind, and system jobs by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.system_jobs: dict[str, SystemJob] = {}
+
+    def system_job(self, name: str, *, every_seconds: int) -> Callable[[SystemFunction], SystemFunction]:
+        """Let workers execute the decorated function once in each period. Raises SumaclockError for a name that is
+        taken, a name that is no plain name, or a period out of bounds."""
+
+        def add(function: SystemFunction) -> SystemFunction:
+            self.add_system_job(checked(SystemJob(name, function, every_seconds)))
+            return function
+
+        return add
+
+    def add_system_job(self, job: SystemJob) -> None:
+        taken = self.system_jobs.setdefault(job.name, job)
+        if taken is not job:
+            raise SumaclockError(
+                f"System job '{job.name}' exists twice: {_place(taken.function)} and {_place(job.function)}. "
+                "Give one of them another name."
+            )
+
+    def include(self, other: Registry[Handler]) -> None:
+        super().include(other)
+        for job in other.system_jobs.values() if isinstance(other, Handlers) else ():
+            self.add_system_job(job)
 
 
 R = TypeVar("R", bound=Registry[Any])
@@ -156,8 +189,7 @@ def load_handlers(spec: str, own: Handlers) -> Handlers:
 def load_registry(variable: str, spec: str, own: R) -> R:
     """As `load_handlers`, for any kind of registry. `variable`: the setting that holds `spec`, for errors."""
     merged = type(own)()
-    for entry in own.values():
-        merged.add(entry)
+    merged.include(own)
     for text in filter(None, (part.strip() for part in spec.split(","))):
         where = f"{variable} entry '{text}'"
         found = load_attribute(where, text)
@@ -166,8 +198,7 @@ def load_registry(variable: str, spec: str, own: R) -> R:
             raise SumaclockError(
                 f"{where} is {type(registry).__name__}, not a sumaclock {type(own).__name__} registry."
             )
-        for entry in registry.values():
-            merged.add(entry)
+        merged.include(registry)
     return merged
 
 

@@ -21,6 +21,5 @@ def own_handlers(settings: Settings) -> Handlers:
         delivery_handlers(settings),
         launch_handlers(settings),
     ):
-        for registered in registry.values():
-            handlers.add(registered)
+        handlers.include(registry)
     return handlers

@@ -22,6 +22,7 @@ from sumaclock_dagster.worker.held import HeldRun, HeldRuns
 from sumaclock_dagster.worker.keeper import Keeper, Timekeeper
 from sumaclock_dagster.worker.pace import Pace
 from sumaclock_dagster.worker.session import GivenUp, Session
+from sumaclock_dagster.worker.system_jobs import SystemJobs
 from sumaclock_dagster.worker.tally import Tally
 
 FLUSH_AFTER_GRACE_SECONDS = 5.0
@@ -29,7 +30,7 @@ OWED_RETRY_SECONDS = 1.0
 
 
 class Worker:
-    """Claims and executes runs until its life is over, it is stopped, or it is one too many.
+    """Claims and executes runs, and system jobs, until its life is over, it is stopped, or it is one too many.
 
     `start` returns once the worker lives in the database. `stop` may be called from any thread and any number of
     times. `wait` tells whether it has ended; `failure` is then what broke it, or None.
@@ -109,8 +110,9 @@ class Worker:
             self._retire,
             self._no_more_claims.is_set,
         )
+        retiring = self._no_more_claims.is_set
+        self._system = SystemJobs(self._config, self.worker_id, self._handlers, self._clock, self._log, retiring)
         timekeeper = Timekeeper(self._handlers, self._held, self._timed_out)
-
         conn = self._session.connection()
         if requested is not None:
             # What was requested long ago may have been replaced meanwhile.
@@ -120,6 +122,7 @@ class Worker:
         self._claiming = self._thread("claimer", self._claimer.run)
         self._thread("keeper", lambda: self._keeper.run(self._ended))
         self._thread("timekeeper", lambda: timekeeper.run(self._ended))
+        self._thread("system jobs", self._system.run)
         self._thread("worker", self._live)
 
     def stop(self, reason: str) -> None:
@@ -127,6 +130,7 @@ class Worker:
         if not self._stopped.is_set():
             self._stop_deadline = monotonic() + self._settings.grace_seconds
             self._stopped.set()
+            self._system.stop()
         self._retire(reason)
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
@@ -143,6 +147,7 @@ class Worker:
             self._no_more_claims.set()
             self._log.info("worker %d claims nothing more: %s", self.worker_id, reason)
             self._keeper.nudge()
+            self._system.nudge()
         self._claimer.wake()
 
     def _live(self) -> None:
@@ -150,6 +155,7 @@ class Worker:
         self._claiming.join()
         self._await_handlers()
         self._let_go(self._held.open())
+        self._system.close()
         self._finisher.close()
         self._try(self._finishing, self._say_goodbye, self._out_of_time)
         self._hands.stop()
@@ -163,7 +169,7 @@ class Worker:
         is stopped, or does not begin soon, goes back at once."""
         tick, again_at = threading.Event(), 0.0
         self._hands.hurry()
-        while self._held.open_count and monotonic() < self._stop_deadline:
+        while (self._held.open_count or self._system.is_busy) and monotonic() < self._stop_deadline:
             if self._stopped.is_set() or monotonic() - self._hands.waiting_since() > WAIT_MOST_SECONDS:
                 self._let_go(self._hands.take_back())
             if self._owed and monotonic() >= again_at:
