@@ -23,6 +23,7 @@ from tests.conftest import new_home, remove_cluster
 from tests.up_stack import state, sumaclock
 
 pytestmark = [
+    pytest.mark.stack,
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"No Chromium at {CHROMIUM}: apt-get install chromium"),
     pytest.mark.timeout(200),
 ]

@@ -33,6 +33,8 @@ from tests.dagster_storage import dagster_home
 from tests.up_stack import Up, postgres_of, processes_of, state, sumaclock
 from tests.waiting import until
 
+pytestmark = pytest.mark.stack
+
 
 @pytest.fixture
 def home() -> Iterator[Path]:
