@@ -150,7 +150,7 @@ def test_runners_are_made_changed_and_removed(
             place_runners(app, clock, 1, "nobody_here")
 
 
-def test_with_background_workers_only_one_of_them_is_kept(
+def test_background_workers_are_not_kept_and_pg_cron_1_4_is_warned_of(
     app_db: AppDatabase, app: Connection, superuser: Connection
 ) -> None:
     superuser.execute(
@@ -158,9 +158,38 @@ def test_with_background_workers_only_one_of_them_is_kept(
         " language sql as $$ values ('cron.use_background_workers', 'on') $$"
     )
     with open_clock(app, app_db.cron_url) as clock:
-        place_runners(app, clock, 3)
-        looking = [job.name for job in list_runner_jobs(clock) if "'57 seconds'" in job.command]
-        assert looking == ([] if clock.features().seconds else [f"{app_db.name}:job-runner-1"])
+        seconds = clock.features().seconds
+        done = place_runners(app, clock, 3)
+        assert [job.name for job in list_runner_jobs(clock) if "'57 seconds'" in job.command] == []
+        assert (done.start_delay.total_seconds(), len(done.warnings)) == ((5, 0) if seconds else (60, 1))
+        assert seconds or "cron.use_background_workers = off" in done.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ([], None),
+        (["role {role} set statement_timeout = '30s'"], "30s"),
+        (["database {db} set statement_timeout = '40s'"], "40s"),
+        (["database {db} set statement_timeout = '40s'", "role {role} set statement_timeout = 0"], None),
+        (["role {role} set statement_timeout = 0", "role {role} in database {db} set statement_timeout = 500"], "500"),
+    ],
+)
+def test_a_statement_timeout_of_the_role_is_warned_of(
+    cluster: TestCluster, app_db: AppDatabase, superuser: Connection, settings: list[str], found: str | None
+) -> None:
+    with login_role(cluster, app_db, superuser) as role, open_clock(superuser, superuser_cron(app_db)) as clock:
+        for setting in settings:
+            superuser.execute(f"alter {setting.format(role=role.name, db=app_db.name)}")
+        warnings = place_runners(superuser, clock, 1, role.name).warnings
+        place_runners(superuser, clock, 0, role.name)
+    timeouts = [text for text in warnings if "statement_timeout" in text]
+    assert len(timeouts) == (found is not None)
+    assert found is None or f"statement_timeout = {found}," in timeouts[0]
+
+
+def superuser_cron(app_db: AppDatabase) -> str:
+    return with_database(app_db.superuser_url, "postgres")
 
 
 def test_another_roles_runners_take_a_superuser(

@@ -81,6 +81,8 @@ def _tell(done: Runners, as_json: bool) -> None:
         seconds = done.start_delay.total_seconds()
         print_json({**_names(done), "start_within_seconds": seconds if done.runners else None})
         return
+    for warning in done.warnings:
+        click.echo(f"Warning: {warning}", err=True)
     whose = f"Role {done.role}" if done.role else "The app role"
     if not done.runners:
         click.echo(f"{whose} has no runners any more; what it queued waits.")
@@ -91,4 +93,10 @@ def _tell(done: Runners, as_json: bool) -> None:
 
 
 def _names(done: Runners) -> dict[str, object]:
-    return {"role": done.role, "runners": done.runners, "placed": done.placed, "removed": done.removed}
+    return {
+        "role": done.role,
+        "runners": done.runners,
+        "placed": done.placed,
+        "removed": done.removed,
+        "warnings": done.warnings,
+    }

@@ -48,6 +48,7 @@ class Runners:
     start_delay: timedelta
     placed: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 def place_runners(app: Connection, clock: Clock, count: int, role: str | None = None) -> Runners:
@@ -59,7 +60,9 @@ def place_runners(app: Connection, clock: Clock, count: int, role: str | None = 
     check_database_name(clock.database_name)
     if role is not None:
         _check_role(app, role)
-    wanted = _wanted(app, clock, count)
+    background = bool(app.execute(query("uses_background_workers")).fetchall()[0][0])
+    seconds = clock.features().seconds
+    wanted = _wanted(clock.database_name, count, seconds, background)
     if role is not None and count:
         app.execute(query("allow_once"), {"role": role})
     if not count:
@@ -67,8 +70,9 @@ def place_runners(app: Connection, clock: Clock, count: int, role: str | None = 
     placed, removed = clock.call(lambda conn: _change(conn, clock.database_name, wanted, role))
     if count:
         _note(app, role, count)
-    slow = all(job.schedule == EVERY_MINUTE and _seconds(job) == 0 for job in wanted[1:])
-    return Runners(role, count, timedelta(seconds=60 if slow else 5), placed, removed)
+    delay = timedelta(seconds=60 if background and not seconds else 5)
+    warnings = _warnings(app, role, seconds, background) if count else []
+    return Runners(role, count, delay, placed, removed, warnings)
 
 
 def list_runner_jobs(clock: Clock, role: str | None = None) -> list[FoundRunnerJob]:
@@ -76,29 +80,39 @@ def list_runner_jobs(clock: Clock, role: str | None = None) -> list[FoundRunnerJ
     return clock.call(lambda conn: _list(conn, clock.database_name, role))
 
 
-def _wanted(app: Connection, clock: Clock, count: int) -> list[RunnerJob]:
-    """The watcher first. Where pg_cron runs jobs in background workers, of which a server has few, only one is kept:
-    one runner looks again within its minute, and the others come once a minute."""
+def _wanted(database: str, count: int, seconds: bool, background: bool) -> list[RunnerJob]:
+    """The watcher first. A background worker that stays would be missing elsewhere, or even hold up pg_cron itself."""
     if not count:
         return []
-    background = bool(app.execute(query("uses_background_workers")).fetchall()[0][0])
-    seconds = clock.features().seconds
     jobs = []
     for slot in range(count + 1):
         fires = EVERY_FEW_SECONDS if seconds and (slot or background) else EVERY_MINUTE
-        looks = fires == EVERY_MINUTE and (not background or slot == 1)
-        name = f"{clock.database_name}{PREFIX}{f'runner-{slot}' if slot else 'watcher'}"
+        looks = fires == EVERY_MINUTE and not background
+        name = f"{database}{PREFIX}{f'runner-{slot}' if slot else 'watcher'}"
         jobs.append(RunnerJob(name, fires, _command(slot, LOOK_SECONDS if looks else 0)))
     return jobs
+
+
+def _warnings(app: Connection, role: str | None, seconds: bool, background: bool) -> list[str]:
+    warnings = []
+    if background and not seconds:
+        warnings.append(
+            "pg_cron 1.4 with background workers waits for each clock job to end: a long command holds up all others, "
+            "and due ones start within a minute. Set cron.use_background_workers = off, restart the server, and "
+            "`sumaclock once enable` again."
+        )
+    timeout = app.execute(query("find_statement_timeout"), {"role": role}).fetchone()
+    if timeout is not None:
+        warnings.append(
+            f"The role has statement_timeout = {timeout[0]}, which ends a runner after that time and cancels the "
+            "command that it is at. `alter role ... set statement_timeout = 0`, and give commands a timeout instead."
+        )
+    return warnings
 
 
 def _command(slot: int, seconds: int) -> str:
     text = query("run_jobs_from_clock" if slot else "watch_jobs_from_clock").decode().strip()
     return text.replace("{slot}", str(int(slot))).replace("{seconds}", str(int(seconds)))
-
-
-def _seconds(job: RunnerJob) -> int:
-    return LOOK_SECONDS if f"'{LOOK_SECONDS} seconds'" in job.command else 0
 
 
 def _change(conn: Connection, database: str, wanted: list[RunnerJob], role: str | None) -> tuple[list[str], list[str]]:
