@@ -1,7 +1,7 @@
 """Jobs for people: pause, resume and run a task, by its id in the Launchpad."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -35,8 +35,8 @@ class PauseConfig(TaskConfig):
 
 @dg.op(out=NOTHING, description="Stops the task's firings until it is resumed. Its history stays.")
 def pause(context: dg.OpExecutionContext, config: PauseConfig, sumaclock: dg.ResourceParam[Sumaclock]) -> None:
-    with _clear_refusals(), sumaclock.connect("task") as conn:
-        task_id = _task_id(config.task_id)
+    with clear_refusals(), sumaclock.connect("task") as conn:
+        task_id = task_id_of(config.task_id)
         api.pause(conn, task_id, config.reason or None)
         _tell(context, api.get(conn, task_id))
 
@@ -46,8 +46,8 @@ def pause(context: dg.OpExecutionContext, config: PauseConfig, sumaclock: dg.Res
     description="Lets a paused or failed task fire again, computed from now: what it missed stays missed.",
 )
 def resume(context: dg.OpExecutionContext, config: TaskConfig, sumaclock: dg.ResourceParam[Sumaclock]) -> None:
-    with _clear_refusals(), sumaclock.connect("task") as conn:
-        task_id = _task_id(config.task_id)
+    with clear_refusals(), sumaclock.connect("task") as conn:
+        task_id = task_id_of(config.task_id)
         api.resume(conn, task_id)
         task = await_placed(conn, task_id, PLACED_SECONDS)
         _tell(context, task)
@@ -61,8 +61,8 @@ def resume(context: dg.OpExecutionContext, config: TaskConfig, sumaclock: dg.Res
     "not move.",
 )
 def run_now(context: dg.OpExecutionContext, config: TaskConfig, sumaclock: dg.ResourceParam[Sumaclock]) -> None:
-    with _clear_refusals(), sumaclock.connect("task") as conn:
-        task_id = _task_id(config.task_id)
+    with clear_refusals(), sumaclock.connect("task") as conn:
+        task_id = task_id_of(config.task_id)
         run = await_run(conn, api.run_now(conn, task_id), ENDED_SECONDS)
         _tell(context, api.get(conn, task_id), run)
         if run.finished_at is None:
@@ -99,15 +99,15 @@ def run_task_now() -> None:
 
 
 @contextmanager
-def _clear_refusals() -> Iterator[None]:
-    """A refusal is what people read first, and trying again would not change it."""
+def clear_refusals(metadata: Mapping[str, str] | None = None) -> Iterator[None]:
+    """A refusal is what people read first, and trying again would not change it. `metadata`: beside it."""
     try:
         yield
     except SumaclockError as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
+        raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from None
 
 
-def _task_id(text: str) -> UUID:
+def task_id_of(text: str) -> UUID:
     try:
         return UUID(text.strip())
     except ValueError:
