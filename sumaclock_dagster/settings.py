@@ -30,6 +30,9 @@ class Settings(BaseSettings):
     superuser_database_url: SecretStr | None = Field(
         None, description="pg_cron's database as a superuser: `sumaclock doctor` alone, to see all rows of cron.job."
     )
+    definitions: str = Field(
+        "sumaclock_dagster.definitions", description="Module with the Dagster definitions that `sumaclock up` serves."
+    )
     handlers: str = Field("", description="package.module:handlers, several separated by commas.")
     task_kinds: str = Field("", description="package.module:kinds of tasks, several separated by commas.")
     access_check: str = Field("", description="package.module:function that says whether an owner has access.")

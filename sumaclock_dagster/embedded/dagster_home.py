@@ -29,7 +29,8 @@ NOT_PASSED_ON = ("SUMACLOCK_OWNER_DATABASE_URL",)
 class DagsterHome:
     """folder: DAGSTER_HOME. workspace: the workspace file. environment: of every process, URLs included.
 
-    receiver_port: of the demo's stand-in for core-api; None where there is none.
+    definitions: module that the code server serves. receiver_port: of the demo's stand-in for core-api; None where
+    there is none.
     """
 
     folder: Path
@@ -37,6 +38,7 @@ class DagsterHome:
     environment: Mapping[str, str]
     code_server_port: int
     webserver_port: int
+    definitions: str
     receiver_port: int | None = None
 
     @property
@@ -68,7 +70,9 @@ def make_dagster_home(
     if receiver_port is not None:
         environment["SUMACLOCK_CORE_API_URL"] = f"http://{HOST}:{receiver_port}"
     workspace = project_file("workspace.yaml")
-    return DagsterHome(folder, workspace, environment, code_server_port, webserver_port, receiver_port)
+    return DagsterHome(
+        folder, workspace, environment, code_server_port, webserver_port, settings.definitions, receiver_port
+    )
 
 
 def project_file(name: str) -> Path:
@@ -86,7 +90,7 @@ def commands(home: DagsterHome) -> dict[str, list[str]]:
     workspace = ["-w", str(home.workspace)]
     serve = ["--host", HOST, "--port", str(home.code_server_port), "--location-name", LOCATION]
     return {
-        CODE_SERVER: [*dagster, "api", "grpc", "-m", "sumaclock_dagster.definitions", *serve],
+        CODE_SERVER: [*dagster, "api", "grpc", "-m", home.definitions, *serve],
         DAEMON: [sys.executable, "-m", "dagster._daemon", "run", *workspace],
         WEBSERVER: [
             *(sys.executable, "-m", "dagster_webserver", *workspace),
