@@ -15,8 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from sumaclock_dagster.db import connect
-from sumaclock_dagster.doctor import CheckOutcome, CheckResult, clock, run_checks
-from sumaclock_dagster.doctor.context import Context
+from sumaclock_dagster.doctor import CheckOutcome, CheckResult, run_checks
 from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.embedded.configuration import ClusterFile
 from sumaclock_dagster.embedded.places import server_user
@@ -138,20 +137,6 @@ def test_a_standby(spare: Spare) -> None:
     assert "standby" in problem
     assert "SUMACLOCK_DATABASE_URL" in remedy
     assert results["sessions"].outcome is CheckOutcome.SKIPPED
-
-
-def test_a_dead_launcher(spare: Spare) -> None:
-    spare.restart()
-    with connect(spare.file.superuser_url, "test") as superuser, Context(Settings(home=spare.home), 3600) as context:
-        context.cron = connect(spare.file.cron_database_url, "test")
-        until(lambda: clock.launcher(context).problem is None)
-        superuser.execute(
-            "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name = 'pg_cron scheduler'"
-        )
-        # Looked at at once: pg_cron 1.4 stays dead until a restart, but later ones come back after a second.
-        finding = clock.launcher(context)
-    assert "nothing fires" in (finding.problem or "")
-    assert "restart PostgreSQL" in (finding.remedy or "")
 
 
 def test_a_time_zone_of_pg_cron_s_own(spare: Spare) -> None:

@@ -18,6 +18,7 @@ from environment import ROOT, venv_works
 # Debian packages that some tests want, and the programs that show that they are here. The tests skip without them.
 WANTED_BY_TESTS = {
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    "faketime": ("faketime",),
     "openssl": ("openssl",),
     "pgbouncer": ("pgbouncer", "/usr/sbin/pgbouncer"),
 }

@@ -11,17 +11,17 @@ from sumaclock_dagster.model import SumaclockError
 
 def connect_or_refuse(url: str, application_name: str, variable: str) -> Connection:
     """An open connection. Raises SumaclockError that names `variable`, the setting that holds the URL."""
-    target = _target(url, variable)
+    target = describe_target(url, variable)
     try:
         return connect(url, application_name)
     except psycopg.OperationalError as error:
         raise SumaclockError(
-            f"Cannot connect to {target}: {_first_line(error, url)}. "
+            f"Cannot connect to {target}: {first_line(error, url)}. "
             f"Start the server, or correct {variable}; `sumaclock doctor` says more."
         ) from None
 
 
-def _target(url: str, variable: str) -> str:
+def describe_target(url: str, variable: str) -> str:
     """Database, place and role of a URL. Quotes none of it where a slip may have moved a password elsewhere."""
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
@@ -37,7 +37,7 @@ def _target(url: str, variable: str) -> str:
     return f"database '{parts.get('dbname', role)}' at {host} (port {port}) as role '{role}'"
 
 
-def _first_line(error: psycopg.Error, url: str) -> str:
+def first_line(error: psycopg.Error, url: str) -> str:
     line = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
     password = str(conninfo_to_dict(url).get("password") or "")
     return line.replace(password, "***") if password else line

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError
 
-from sumaclock_dagster.doctor import clock, configuration, dagster_storage, database, pooling, reach
+from sumaclock_dagster.doctor import clock, configuration, dagster_storage, database, faults, pooling, reach
 from sumaclock_dagster.doctor.context import Context
 from sumaclock_dagster.doctor.findings import Check, CheckResult, perform, result_of, skipped
 from sumaclock_dagster.settings import Settings
@@ -16,7 +16,9 @@ OLD_TRANSACTION_SECONDS = 3600.0
 APP, CRON, POOLING, CRON_POOLING = "app database", "cron database", "sessions", "cron sessions"
 PRIMARY, VERSION, ONE_SERVER = "primary", "PostgreSQL version", "one server"
 LOADED, BOOT, ROLE, EXTENSION = "pg_cron loaded", "first boot", "app role", "pg_cron extension"
+CRON_RIGHTS, MIGRATIONS, APP_RIGHTS = "cron rights", "migrations", "app rights"
 DAGSTER_URL = "Dagster URL"
+WORK = (EXTENSION, CRON_RIGHTS, APP_RIGHTS, MIGRATIONS)
 
 CHECKS = (
     Check("settings", configuration.settings_fit),
@@ -30,18 +32,24 @@ CHECKS = (
     Check(ONE_SERVER, reach.one_server, (APP, CRON)),
     Check(LOADED, clock.loaded, (VERSION, ONE_SERVER, PRIMARY)),
     Check(BOOT, database.first_boot, (VERSION, PRIMARY)),
-    Check("migrations", database.migrations, (BOOT,)),
+    Check(MIGRATIONS, database.migrations, (BOOT,)),
     Check(ROLE, database.role_limits, (APP,)),
-    Check("app rights", database.app_rights, (BOOT, ROLE)),
+    Check(APP_RIGHTS, database.app_rights, (BOOT, ROLE)),
     Check(EXTENSION, clock.extension, (LOADED, BOOT)),
-    Check("cron rights", database.cron_rights, (EXTENSION, ROLE)),
+    Check(CRON_RIGHTS, database.cron_rights, (EXTENSION, ROLE)),
     Check("clock job names", clock.job_names, (APP,)),
-    Check("pg_cron version", clock.version, (EXTENSION, CRON_POOLING, "cron rights", "clock job names")),
+    Check("pg_cron version", clock.version, (EXTENSION, CRON_POOLING, CRON_RIGHTS, "clock job names")),
     Check("pg_cron time zone", clock.time_zone, (EXTENSION,)),
-    Check("pg_cron launcher", clock.launcher, (EXTENSION,)),
+    Check("all clock rows", faults.every_row, (EXTENSION,)),
+    Check("pg_cron launcher", faults.launcher, (EXTENSION,)),
     Check("firing role", clock.firing_role, (EXTENSION,)),
-    Check("firing login", clock.firing_login, (EXTENSION, "cron rights")),
-    Check("firing target", clock.firing_target, (EXTENSION, "cron rights")),
+    Check("names", faults.names, WORK),
+    Check("firing target", clock.firing_target, WORK),
+    Check("server clock", faults.server_clock, WORK),
+    Check("worker slots", faults.worker_slots, WORK),
+    Check("firing login", clock.firing_login, WORK),
+    Check("clock changes", faults.clock_changes, WORK),
+    Check("clock queue", faults.clock_queue, WORK),
     Check("oldest transaction", reach.oldest_transaction, (BOOT,)),
     Check(DAGSTER_URL, dagster_storage.dagster_scheme),
     Check("Dagster database", dagster_storage.dagster_reachable, (DAGSTER_URL,)),

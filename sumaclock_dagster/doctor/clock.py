@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sumaclock_dagster.clock.faults import FaultKind
 from sumaclock_dagster.clock.pg_cron import DATABASE_NAME_MAX_BYTES, Clock
 from sumaclock_dagster.db import query
 from sumaclock_dagster.doctor.asking import value
 from sumaclock_dagster.doctor.context import Context
+from sumaclock_dagster.doctor.faults import finding_of
 from sumaclock_dagster.doctor.findings import Finding
 from sumaclock_dagster.doctor.phrases import quoted, two_sentences
 from sumaclock_dagster.doctor.reach import CRON_VARIABLE
@@ -71,17 +73,6 @@ def judge_zone(zone: str) -> Finding:
     )
 
 
-def launcher(context: Context) -> Finding:
-    pid = value(context.cron, "find_launcher")
-    if pid is not None:
-        return Finding(f"pg_cron's launcher is process {pid}")
-    return Finding(
-        "no process 'pg_cron scheduler'",
-        "pg_cron's launcher is dead, so nothing fires.",
-        "Delete rows of cron.job whose role no longer exists (as a superuser), then restart PostgreSQL.",
-    )
-
-
 def job_names(context: Context) -> Finding:
     name = context.app.info.dbname
     size = len(name.encode())
@@ -134,37 +125,19 @@ def firing_role(context: Context) -> Finding:
 
 def firing_login(context: Context) -> Finding:
     """pg_cron's own login can only be seen by what came of it."""
+    if fault := context.fault(FaultKind.LOGINS_REFUSED):
+        return finding_of(fault)
     settings, role = _settings(context), context.cron.info.user
     if settings.get("cron.use_background_workers") == "on":
         return Finding("background workers, which need no login")
-    host = settings.get("cron.host", "localhost")
-    last = context.cron.execute(query("find_last_firing"), {"database": context.app.info.dbname}).fetchone()
-    if last is None:
-        return Finding(f"pg_cron will log in at {host} as '{role}'; nothing has fired yet")
-    status, message = last
-    if status != "failed" or "connection" not in (message or ""):
-        return Finding(f"pg_cron logs in at {host} as '{role}'")
-    return Finding(
-        f"last firing: {message}",
-        f"The last firing failed, because pg_cron could not log in at {host} as role '{role}'.",
-        f"Let the server's own user in as {quoted(role)}: a line in pg_hba.conf, or the password in its .pgpass file.",
-    )
+    return Finding(f"pg_cron logs in at {settings.get('cron.host', 'localhost')} as '{role}', as far as it has")
 
 
 def firing_target(context: Context) -> Finding:
     """Host and port are stored in each row: those of a promoted clone still lead to the server it was cloned from."""
+    if fault := context.fault(FaultKind.FIRES_ELSEWHERE):
+        return finding_of(fault)
     settings = _settings(context)
     if settings.get("cron.use_background_workers") == "on":
         return Finding("background workers, which fire where they run")
-    host = settings.get("cron.host", "localhost")
-    row = context.cron.execute(
-        query("count_stray_clock_jobs"), {"database": context.app.info.dbname, "host": host}
-    ).fetchone()
-    all_jobs, stray, where = row or (0, 0, None)
-    if not stray:
-        return Finding(f"{all_jobs} clock jobs, all of them firing at {host}")
-    return Finding(
-        f"{stray} of {all_jobs} clock jobs fire at {where}",
-        f"{stray} of {all_jobs} clock jobs fire at {where} instead of {host}, as after a move or a restored copy.",
-        "As a superuser update nodename and nodeport in cron.job, or pause and resume these jobs.",
-    )
+    return Finding(f"{context.signs.rows.jobs} clock jobs, all of them firing at {context.signs.host}")

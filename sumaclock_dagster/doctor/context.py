@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from sumaclock_dagster.db import Connection
+from sumaclock_dagster.clock.faults import Fault, FaultKind, diagnose
+from sumaclock_dagster.clock.look import read_signs
+from sumaclock_dagster.clock.signs import Signs
+from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.settings import Settings
+
+APPLICATION = "sumaclock doctor"
 
 
 class Context:
@@ -19,6 +24,8 @@ class Context:
         self.old_transaction_seconds = old_transaction_seconds
         self._app: Connection | None = None
         self._cron: Connection | None = None
+        self._signs: Signs | None = None
+        self.superuser: Connection | None = None
 
     @property
     def app(self) -> Connection:
@@ -36,13 +43,27 @@ class Context:
     def cron(self, connection: Connection) -> None:
         self._cron = connection
 
+    @property
+    def signs(self) -> Signs:
+        """Of the clock, which is looked at once. Raises psycopg.Error where it can't be."""
+        if self._signs is None:
+            # On connections of its own: a look limits what its session may do.
+            urls = self.settings.app_url, self.settings.cron_url
+            with connect(urls[0], APPLICATION) as app, connect(urls[1], APPLICATION) as cron:
+                self._signs = read_signs(app, cron, self.superuser)
+        return self._signs
+
+    def fault(self, *kinds: FaultKind) -> Fault | None:
+        """The first of the clock's faults that is of these kinds."""
+        return next((fault for fault in diagnose(self.signs) if fault.kind in kinds), None)
+
     def __enter__(self) -> Context:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for connection in (self._app, self._cron):
+        for connection in (self._app, self._cron, self.superuser):
             if connection is not None:
                 connection.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sumaclock_dagster.clock.faults import FaultKind
 from sumaclock_dagster.db import query
 from sumaclock_dagster.doctor.asking import value
 from sumaclock_dagster.doctor.context import Context
@@ -79,7 +80,7 @@ def _rights(context: Context, *, cron: bool) -> Finding:
     # Rights that PUBLIC has may be a neighbour's only ones; first_boot.sql gives those to the neighbour by name first.
     boot = "" if lacking else " (sql/first_boot.sql does it too, and keeps what other applications use)"
     return Finding(
-        f"{'missing' if lacking else 'too much'}: {rights}",
+        f"{FaultKind.PRIVILEGE_MISSING.value if lacking else 'too much'}: {rights}",
         f"In database '{database}', role '{role}' {verb} {rights}.",
         f"As a superuser run `{statements}` in database {quoted(database)}{boot if cron else ''}.",
     )

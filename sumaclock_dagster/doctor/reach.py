@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import psycopg
 
+from sumaclock_dagster.clock.faults import FaultKind
 from sumaclock_dagster.db import Connection, connect, query
 from sumaclock_dagster.doctor.asking import value
 from sumaclock_dagster.doctor.context import Context
@@ -96,7 +97,7 @@ def primary(context: Context) -> Finding:
     if not value(context.app, "is_standby"):
         return Finding("a primary")
     return Finding(
-        "a standby",
+        FaultKind.STANDBY.value,
         "The server is a standby, where nothing can be written and pg_cron does not run.",
         f"Point {APP_VARIABLE} at the primary, or promote this server.",
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from sumaclock_dagster.clock.faults import FaultKind
 from sumaclock_dagster.doctor.findings import Finding
 from sumaclock_dagster.doctor.phrases import address, one_line, quoted, target, without_password
 
@@ -38,10 +39,11 @@ class Refusal:
     words: re.Pattern[str]
     problem: Sentence
     remedy: Sentence
+    kind: FaultKind | None
 
 
-def _when(words: str, problem: Sentence, remedy: Sentence) -> Refusal:
-    return Refusal(re.compile(words, re.IGNORECASE), problem, remedy)
+def _when(words: str, problem: Sentence, remedy: Sentence, kind: FaultKind | None = None) -> Refusal:
+    return Refusal(re.compile(words, re.IGNORECASE), problem, remedy, kind)
 
 
 # The first that matches counts: a message about TLS may also name the host, one about a login also the database.
@@ -102,21 +104,25 @@ REFUSALS = (
         r"not permitted to log in",
         lambda at: f"Role '{at.role}' may not log in at {at.address}.",
         lambda at: f"As a superuser run `alter role {quoted(at.role)} login;`.",
+        FaultKind.PRIVILEGE_MISSING,
     ),
     _when(
         r"role .* does not exist|no such user",
         lambda at: f"There is no role '{at.role}' at {at.address}.",
-        lambda at: f"Run sql/first_boot.sql there as a superuser, or correct the role in {at.variable}.",
+        lambda at: f"If it was renamed, correct the role in {at.variable}; if not, run sql/first_boot.sql there.",
+        FaultKind.RENAMED,
     ),
     _when(
         r"database .* does not exist|no such database",
         lambda at: f"There is no database '{at.database}' at {at.address}.",
-        lambda at: f"Run sql/first_boot.sql there as a superuser, or correct the database in {at.variable}.",
+        lambda at: f"If it was renamed, correct the database in {at.variable}; if not, run sql/first_boot.sql there.",
+        FaultKind.RENAMED,
     ),
     _when(
         r"permission denied for database",
         lambda at: f"Role '{at.role}' may not connect to database '{at.database}'.",
         lambda at: f"As a superuser run `grant connect on database {quoted(at.database)} to {quoted(at.role)};`.",
+        FaultKind.PRIVILEGE_MISSING,
     ),
     _when(
         r"unsupported startup parameter",
@@ -142,7 +148,8 @@ def refusal(error: Exception, url: str, variable: str) -> Finding:
     text = without_password(str(error), url)
     for kind in REFUSALS:
         if kind.words.search(text):
-            return Finding(_found(at), kind.problem(at), kind.remedy(at))
+            found = f"{kind.kind.value}: {_found(at)}" if kind.kind else _found(at)
+            return Finding(found, kind.problem(at), kind.remedy(at))
     # A server may answer in its own language, or with something unheard of: its words are the best that we have.
     words = re.sub(r"^connection (failed|is bad): ", "", one_line(text)).replace(". ", ", ")
     return Finding(
