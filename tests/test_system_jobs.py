@@ -141,12 +141,9 @@ def test_the_period_of_a_killed_worker_is_executed_again(app: Connection, start:
 def test_what_kills_its_worker_each_time_is_left_to_the_next_period(app: Connection, start: Start) -> None:
     for _ in range(3):
         assert start(name="deadly", every_seconds=LONG, kills=True).wait(30) == -signal.SIGKILL
-    survivor = start(name="deadly", every_seconds=LONG, kills=True)
-    look = (
-        "select count(*) from pg_catalog.pg_stat_activity where datname = current_database() and application_name = %s"
-    )
-    until(lambda: app.execute(look, ["sumaclock system jobs"]).fetchone() == (0,), 20, "its look to be over")
-    assert survivor.poll() is None
+    deadly = system_job_process.noting_job("", "deadly", LONG).system_jobs["deadly"]
+    assert [look.is_open for look in system_jobs.look(app, [deadly])] == [False]
+    assert system_jobs.take(app, deadly, 1) == (True, None)
     assert rows(app, "deadly") == [(3, False, None, None)]
 
 
