@@ -13,6 +13,7 @@ from sumaclock_dagster.cli.once import once
 from sumaclock_dagster.cli.output import RefusingGroup
 from sumaclock_dagster.cli.runs import runs
 from sumaclock_dagster.cli.stack import down, up
+from sumaclock_dagster.cli.system import system
 from sumaclock_dagster.cli.tasks import tasks
 
 
@@ -25,7 +26,7 @@ def main() -> None:
     """
 
 
-for command in (up, down, doctor, migrate, tasks, jobs, runs, once, drift, clock, metrics):
+for command in (up, down, doctor, migrate, tasks, jobs, runs, once, system, drift, clock, metrics):
     main.add_command(command)
 
 

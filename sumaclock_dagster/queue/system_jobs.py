@@ -59,6 +59,13 @@ class SystemJobState:
     is_overdue: bool
     is_running: bool
 
+    @property
+    def word(self) -> str:
+        """overdue, running, failed, done, or "not yet"."""
+        if self.is_overdue or self.is_running:
+            return "overdue" if self.is_overdue else "running"
+        return "failed" if self.error is not None else "done" if self.ended_at else "not yet"
+
 
 def look(conn: Connection, jobs: Iterable[SystemJob]) -> list[Look]:
     """What there is to do now. Locks and writes nothing."""
