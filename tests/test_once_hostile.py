@@ -65,7 +65,7 @@ def test_a_command_runs_as_who_queued_it_and_as_nobody_else(
         "do $$ begin execute 'reset role'; execute 'set role sumaclock_owner'; end $$; {}",
         "select set_config('role', 'sumaclock_app', false); {}",
         "select set_config('session_authorization', 'postgres', false); {}",
-        "{}; select sumaclock.claim_command(now()); {}",
+        "{}; select sumaclock.claim_command(now(), now()); {}",
         "set search_path = public; {}; call sumaclock.run_jobs()",
     ],
 )
@@ -127,7 +127,7 @@ def test_a_role_sees_and_touches_its_own_commands_only(
 ) -> None:
     mine = queue(app, "select 'a secret'", dedup_key="k")
     bad = queue(app, "select 1/0", max_attempts=1, priority=1)
-    run_due_once = "select (sumaclock.claim_command(now())).jobid"
+    run_due_once = "select (sumaclock.claim_command(now(), now())).jobid"
     hers = queue(as_eve, "select 1", dedup_key="k")
     assert hers not in (mine, bad), "another's dedup_key was hers"
     assert queued(as_eve) == [hers]

@@ -309,12 +309,12 @@ begin
 end $$;
 comment on function sumaclock.look_at_queue is 'Notes that a runner looks, and ends the attempts of sessions that are gone. False: another session has this slot.';
 
-create function sumaclock.claim_command(began timestamptz) returns sumaclock.job_queue
+create function sumaclock.claim_command(began timestamptz, at timestamptz) returns sumaclock.job_queue
 language sql security definer set search_path = pg_catalog, pg_temp as $$
     with next as (
         select q.jobid
         from sumaclock.job_queue q
-        where q.queued_by = session_user and q.claimed_at is null and q.due_at <= now()
+        where q.queued_by = session_user and q.claimed_at is null and q.due_at <= claim_command.at
         order by q.priority desc, q.due_at, q.jobid
         limit 1
         for update skip locked
@@ -325,7 +325,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
     where q.jobid = next.jobid
     returning q.*
 $$;
-comment on function sumaclock.claim_command is 'Takes the next due command of this session''s role and counts the attempt; null for none.';
+comment on function sumaclock.claim_command is 'Takes the next command of this session''s role that is due at that time and counts the attempt; null for none.';
 
 create function sumaclock.finish_command(jobid bigint, attempts integer) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -411,6 +411,8 @@ declare
     beginnings timestamptz[];
     my_beginning timestamptz;
     job sumaclock.job_queue;
+    next sumaclock.job_queue;
+    old boolean := false;
     failed boolean;
     code text;
     message text;
@@ -436,9 +438,15 @@ begin
         commit;
         exit when not mine;
         loop
-            job := sumaclock.claim_command(my_beginning);
-            commit;
-            exit when job.jobid is null;
+            if next.jobid is null then
+                -- A claim skips what others have claimed meanwhile, which no other isolation lets it.
+                set transaction isolation level read committed;
+                next := sumaclock.claim_command(my_beginning, clock_timestamp());
+                commit;
+            end if;
+            exit when next.jobid is null;
+            job := next;
+            next := null;
             failed := false;
             begin
                 perform set_config('search_path', job.search_path, true);
@@ -459,11 +467,16 @@ begin
                 commit;
                 perform sumaclock.clean_session();
             end if;
-            commit;
             -- A session that has run for long is heavy with what it remembers. The next firing goes on.
-            exit when clock_timestamp() > began + interval '5 minutes';
+            old := clock_timestamp() > began + interval '5 minutes';
+            if not old and current_setting('transaction_isolation') = 'read committed' then
+                -- The end of one and the claim of the next are one commit, and so half as many.
+                next := sumaclock.claim_command(my_beginning, clock_timestamp());
+            end if;
+            commit;
+            exit when old;
         end loop;
-        exit when clock_timestamp() + interval '5 seconds' > stops or clock_timestamp() > began + interval '5 minutes';
+        exit when old or clock_timestamp() + interval '5 seconds' > stops;
         perform pg_sleep(5);
         commit;
     end loop;
