@@ -27,8 +27,12 @@ from sumaclock_dagster.settings import Settings
 PREFIX = "sumaclock-test-"
 # Lost with the machine, which is what tests want; everything else is as users have it.
 TEST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
+# pg_cron fails a job that finds no free one.
+ENOUGH_WORKERS = {"cron.use_background_workers": "on", "max_worker_processes": "64"}
 NEIGHBOUR = "neighbour"
 PG_BIN = "SUMACLOCK_PG_BIN"
+# Set to anything, it lets pg_cron run commands in background workers instead of in connections.
+BACKGROUND_WORKERS = "SUMACLOCK_TEST_BACKGROUND_WORKERS"
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.xdist_group("stack"))
+        if needs_database(item):
+            item.add_marker(pytest.mark.database)
+
+
+def needs_database(item: pytest.Item) -> bool:
+    """Whether the test uses the session's cluster, or its file makes clusters of its own."""
+    return "cluster" in getattr(item, "fixturenames", ()) or hasattr(getattr(item, "module", None), "PrivateCluster")
 
 
 class FilesStayTogether(LoadGroupScheduling):
@@ -83,7 +94,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesStayTog
 def _plain_environment() -> None:
     """Tests see no settings of the machine they run on."""
     for name in [name for name in os.environ if name.startswith(("SUMACLOCK_", "PG", "DAGSTER_"))]:
-        if name != PG_BIN:
+        if name not in (PG_BIN, BACKGROUND_WORKERS):
             del os.environ[name]
 
 
@@ -176,7 +187,8 @@ def new_home() -> Path:
 
 
 def new_cluster(home: Path, say: Say = silent) -> PrivateCluster:
-    return PrivateCluster(home, say=say, pg_bin=chosen_pg_bin(), extra_settings=TEST_SETTINGS, extra_roles=(NEIGHBOUR,))
+    settings = TEST_SETTINGS | (ENOUGH_WORKERS if os.environ.get(BACKGROUND_WORKERS) else {})
+    return PrivateCluster(home, say=say, pg_bin=chosen_pg_bin(), extra_settings=settings, extra_roles=(NEIGHBOUR,))
 
 
 def remove_cluster(private: PrivateCluster) -> None:

@@ -29,6 +29,7 @@ from tests.conftest import AppDatabase, TestCluster, drop_app_database, make_app
 from tests.waiting import until
 
 EVERY_MINUTE = "* * * * *"
+pytestmark = pytest.mark.firing
 SAMPLE = 160
 # pg_cron reads changes of cron.job within a second or so; setting all up takes a few.
 LATEST_SECOND = 40

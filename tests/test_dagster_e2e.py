@@ -222,6 +222,7 @@ def _is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.firing
 def test_a_job_fires_on_its_minute_and_a_worker_of_the_sensor_executes_it(stack: Stack) -> None:
     job = stack.add_job("demo", schedule="* * * * *")
     with connect(stack.db.cron_url, "test clock") as cron:

@@ -31,6 +31,7 @@ from tests.faults import (
 from tests.reconcile import NEVER_SOON
 from tests.waiting import until
 
+pytestmark = pytest.mark.database
 APP = "sumaclock_app"
 
 

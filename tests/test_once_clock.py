@@ -21,6 +21,7 @@ from tests.conftest import AppDatabase, TestCluster
 from tests.once import failed, login_role, queue, queued
 from tests.waiting import until
 
+pytestmark = pytest.mark.firing
 SCHEMAS = 200
 # On pg_cron 1.4 the first look comes with the next minute.
 FIRST_LOOK_SECONDS = 70

@@ -344,6 +344,7 @@ def edit_to_seconds(app: Connection, clock: Clock) -> Job:
     return change_job(app, clock, add(app, clock).id, schedule="1 seconds")
 
 
+@pytest.mark.firing
 def test_a_slow_handler_grows_no_backlog(app: Connection, app_db: AppDatabase, clock: Clock) -> None:
     if not clock.features().seconds:
         pytest.skip(NO_SECONDS)
@@ -373,6 +374,7 @@ def test_a_slow_handler_grows_no_backlog(app: Connection, app_db: AppDatabase, c
     assert worst[0] < timedelta(seconds=20)
 
 
+@pytest.mark.firing
 def test_pg_cron_runs_the_careful_command_at_the_minute(app: Connection, app_db: AppDatabase, clock: Clock) -> None:
     free, taken = (add(app, clock, "* * * * *", overlap="skip") for _ in range(2))
     fire(app, taken.id)

@@ -41,6 +41,7 @@ from tests.tasks import (
 from tests.waiting import until
 from tests.workers import FAST, await_ended, await_status
 
+pytestmark = pytest.mark.firing
 MADRID = ZoneInfo("Europe/Madrid")
 # Beyond this, the clock job is made early enough to fire.
 AHEAD_SECONDS = 15

@@ -14,14 +14,20 @@ from contextlib import contextmanager
 
 from console import Refused, say
 from environment import ROOT, RUNTIME_LOCK, TEST_LOCK, install_python_packages, make_venv
+from other_postgres import provide_postgres
 from system import install_system_packages, missing_packages, wanted_by_tests
 
 
 def main(arguments: list[str]) -> int:
     for_tests = "--test" in arguments
+    other = arguments[arguments.index("--postgres") + 1] if "--postgres" in arguments else None
     lock = TEST_LOCK if for_tests else RUNTIME_LOCK
     try:
         with one_at_a_time():
+            if other:
+                # Whoever calls reads it, and it is what is looked for from here on.
+                os.environ["SUMACLOCK_PG_BIN"] = str(provide_postgres(other))
+                print(os.environ["SUMACLOCK_PG_BIN"])  # noqa: T201
             install_system_packages(missing_packages(for_tests), wanted_by_tests() if for_tests else [])
             make_venv()
             install_python_packages(lock)
