@@ -274,14 +274,14 @@ COMMENT ON COLUMN sumaclock.job_queue.cancelled_for IS 'Why the runner is told t
 
 COMMENT ON COLUMN sumaclock.job_queue.message IS 'With sqlstate, detail, hint and context: how the last attempt failed.';
 
-CREATE FUNCTION sumaclock.claim_command(began timestamp with time zone) RETURNS sumaclock.job_queue
+CREATE FUNCTION sumaclock.claim_command(began timestamp with time zone, at timestamp with time zone) RETURNS sumaclock.job_queue
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     with next as (
         select q.jobid
         from sumaclock.job_queue q
-        where q.queued_by = session_user and q.claimed_at is null and q.due_at <= now()
+        where q.queued_by = session_user and q.claimed_at is null and q.due_at <= claim_command.at
         order by q.priority desc, q.due_at, q.jobid
         limit 1
         for update skip locked
@@ -293,9 +293,9 @@ CREATE FUNCTION sumaclock.claim_command(began timestamp with time zone) RETURNS 
     returning q.*
 $$;
 
-ALTER FUNCTION sumaclock.claim_command(began timestamp with time zone) OWNER TO sumaclock_owner;
+ALTER FUNCTION sumaclock.claim_command(began timestamp with time zone, at timestamp with time zone) OWNER TO sumaclock_owner;
 
-COMMENT ON FUNCTION sumaclock.claim_command(began timestamp with time zone) IS 'Takes the next due command of this session''s role and counts the attempt; null for none.';
+COMMENT ON FUNCTION sumaclock.claim_command(began timestamp with time zone, at timestamp with time zone) IS 'Takes the next command of this session''s role that is due at that time and counts the attempt; null for none.';
 
 CREATE FUNCTION sumaclock.clean_session() RETURNS void
     LANGUAGE plpgsql
@@ -918,6 +918,8 @@ declare
     beginnings timestamptz[];
     my_beginning timestamptz;
     job sumaclock.job_queue;
+    next sumaclock.job_queue;
+    old boolean := false;
     failed boolean;
     code text;
     message text;
@@ -943,9 +945,15 @@ begin
         commit;
         exit when not mine;
         loop
-            job := sumaclock.claim_command(my_beginning);
-            commit;
-            exit when job.jobid is null;
+            if next.jobid is null then
+                -- A claim skips what others have claimed meanwhile, which no other isolation lets it.
+                set transaction isolation level read committed;
+                next := sumaclock.claim_command(my_beginning, clock_timestamp());
+                commit;
+            end if;
+            exit when next.jobid is null;
+            job := next;
+            next := null;
             failed := false;
             begin
                 perform set_config('search_path', job.search_path, true);
@@ -966,11 +974,16 @@ begin
                 commit;
                 perform sumaclock.clean_session();
             end if;
-            commit;
             -- A session that has run for long is heavy with what it remembers. The next firing goes on.
-            exit when clock_timestamp() > began + interval '5 minutes';
+            old := clock_timestamp() > began + interval '5 minutes';
+            if not old and current_setting('transaction_isolation') = 'read committed' then
+                -- The end of one and the claim of the next are one commit, and so half as many.
+                next := sumaclock.claim_command(my_beginning, clock_timestamp());
+            end if;
+            commit;
+            exit when old;
         end loop;
-        exit when clock_timestamp() + interval '5 seconds' > stops or clock_timestamp() > began + interval '5 minutes';
+        exit when old or clock_timestamp() + interval '5 seconds' > stops;
         perform pg_sleep(5);
         commit;
     end loop;
@@ -1183,6 +1196,19 @@ ALTER TABLE sumaclock.ai_task_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENT
     CACHE 1
 );
 
+CREATE TABLE sumaclock.clock_slots (
+    id uuid NOT NULL,
+    schedule text NOT NULL,
+    placed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT clock_slots_schedule_check CHECK (((length(schedule) >= 1) AND (length(schedule) <= 999)))
+);
+
+ALTER TABLE sumaclock.clock_slots OWNER TO sumaclock_owner;
+
+COMMENT ON TABLE sumaclock.clock_slots IS 'The slots: schedules whose jobs share one clock job. A row says that its clock job is in place in pg_cron.';
+
+COMMENT ON COLUMN sumaclock.clock_slots.id IS 'UUID version 5 of the schedule, so that it is known without a look.';
+
 CREATE TABLE sumaclock.core_api_jobs (
     id bigint NOT NULL,
     organization_id text NOT NULL,
@@ -1280,23 +1306,27 @@ CREATE TABLE sumaclock.cron_jobs (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     catch_up text DEFAULT 'one'::text NOT NULL,
     overlap text DEFAULT 'auto'::text NOT NULL,
+    slot_since timestamp with time zone,
     CONSTRAINT cron_jobs_catch_up_check CHECK ((catch_up = ANY (ARRAY['one'::text, 'none'::text]))),
     CONSTRAINT cron_jobs_kind_check CHECK ((kind ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
     CONSTRAINT cron_jobs_organization_id_check CHECK (((length(organization_id) >= 1) AND (length(organization_id) <= 200))),
     CONSTRAINT cron_jobs_overlap_check CHECK ((overlap = ANY (ARRAY['auto'::text, 'skip'::text, 'allow'::text]))),
     CONSTRAINT cron_jobs_schedule_check CHECK (((length(schedule) >= 1) AND (length(schedule) <= 999))),
+    CONSTRAINT cron_jobs_slot_since_check CHECK (isfinite(slot_since)),
     CONSTRAINT cron_jobs_user_id_check CHECK (((length(user_id) >= 1) AND (length(user_id) <= 200)))
 );
 
 ALTER TABLE sumaclock.cron_jobs OWNER TO sumaclock_owner;
 
-COMMENT ON TABLE sumaclock.cron_jobs IS 'What is to run and when: kind, owner, payload and a raw UTC schedule. Each enabled row has one clock job in pg_cron.';
+COMMENT ON TABLE sumaclock.cron_jobs IS 'What is to run and when: kind, owner, payload and a raw UTC schedule. Each enabled row has one clock job in pg_cron, its own or the slot of its schedule.';
 
 COMMENT ON COLUMN sumaclock.cron_jobs.schedule IS 'Five cron fields in UTC, or "N seconds" where pg_cron knows it.';
 
 COMMENT ON COLUMN sumaclock.cron_jobs.catch_up IS 'After missed firings: ''one'' run for the last of them, or ''none'', which leaves a skipped run with the reason. Tasks always catch up once.';
 
 COMMENT ON COLUMN sumaclock.cron_jobs.overlap IS 'A firing while one of the job''s last runs is pending or running: ''skip'' writes none, ''allow'' writes one all the same. ''auto'' skips for schedules in seconds and allows for all others. Tasks always allow.';
+
+COMMENT ON COLUMN sumaclock.cron_jobs.slot_since IS 'Since when the slot of its schedule fires the job, from the next minute on. Null: a clock job of its own does.';
 
 CREATE TABLE sumaclock.cron_runs (
     id bigint NOT NULL,
@@ -1627,6 +1657,12 @@ ALTER TABLE ONLY sumaclock.ai_tasks
 ALTER TABLE ONLY sumaclock.ai_tasks
     ADD CONSTRAINT ai_tasks_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY sumaclock.clock_slots
+    ADD CONSTRAINT clock_slots_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY sumaclock.clock_slots
+    ADD CONSTRAINT clock_slots_schedule_key UNIQUE (schedule);
+
 ALTER TABLE ONLY sumaclock.core_api_jobs
     ADD CONSTRAINT core_api_jobs_idempotency_key_key UNIQUE (idempotency_key);
 
@@ -1690,6 +1726,8 @@ CREATE INDEX core_api_jobs_open ON sumaclock.core_api_jobs USING btree (next_att
 CREATE INDEX core_api_jobs_owner ON sumaclock.core_api_jobs USING btree (organization_id, user_id, id);
 
 CREATE INDEX cron_jobs_owner ON sumaclock.cron_jobs USING btree (organization_id, user_id);
+
+CREATE INDEX cron_jobs_slot ON sumaclock.cron_jobs USING btree (schedule) WHERE (enabled AND (slot_since IS NOT NULL));
 
 CREATE INDEX cron_runs_job ON sumaclock.cron_runs USING btree (job_id, scheduled_at DESC);
 
@@ -1787,8 +1825,8 @@ GRANT INSERT(note) ON TABLE sumaclock.job_queue TO sumaclock_app;
 
 GRANT INSERT(due_at) ON TABLE sumaclock.job_queue TO sumaclock_app;
 
-REVOKE ALL ON FUNCTION sumaclock.claim_command(began timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION sumaclock.claim_command(began timestamp with time zone) TO sumaclock_app;
+REVOKE ALL ON FUNCTION sumaclock.claim_command(began timestamp with time zone, at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION sumaclock.claim_command(began timestamp with time zone, at timestamp with time zone) TO sumaclock_app;
 
 REVOKE ALL ON FUNCTION sumaclock.clean_session() FROM PUBLIC;
 GRANT ALL ON FUNCTION sumaclock.clean_session() TO sumaclock_app;
@@ -1878,6 +1916,8 @@ REVOKE ALL ON PROCEDURE sumaclock.watch_jobs(IN look_for interval) FROM PUBLIC;
 GRANT ALL ON PROCEDURE sumaclock.watch_jobs(IN look_for interval) TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.ai_task_runs TO sumaclock_app;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.clock_slots TO sumaclock_app;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE sumaclock.core_api_jobs TO sumaclock_app;
 

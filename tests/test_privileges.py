@@ -69,6 +69,7 @@ ALLOWED_IN_APP = {
     "read jobs": "select * from sumaclock.cron_jobs",
     "change runs": "update sumaclock.cron_runs set error = error",
     "delete runs": "delete from sumaclock.cron_runs",
+    "write slots": "insert into sumaclock.clock_slots (id, schedule) values (gen_random_uuid(), '5 4 3 2 *')",
     "write workers": "insert into sumaclock.workers (code_version) values ('1')",
     "read the ledger": "select * from sumaclock.migrations",
     "notify": "notify cron_runs",
