@@ -161,8 +161,11 @@ def add_neighbours(cron: Connection, name: str) -> list[Any]:
 
 
 def neighbours_of(cron: Connection, name: str) -> list[Any]:
+    # Ours in that database are the system clock jobs.
     return cron.execute(
-        "select * from cron.job where database = 'postgres' and jobname like %s order by jobid", [f"%{name}%"]
+        "select * from cron.job where database = 'postgres' and jobname like %s and not starts_with(jobname::text, %s)"
+        " order by jobid",
+        [f"%{name}%", f"{name}:system:"],
     ).fetchall()
 
 

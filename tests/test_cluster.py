@@ -249,7 +249,8 @@ def test_a_port_that_was_taken_is_left_and_clock_jobs_move_along(running: Privat
         assert after.port != before.port
         assert running.status().file == after
     with connect(after.cron_database_url, "test") as conn:
-        assert conn.execute("select nodename, nodeport from cron.job").fetchall() == [(after.socket_dir, after.port)]
+        places = conn.execute("select distinct nodename, nodeport from cron.job").fetchall()
+        assert places == [(after.socket_dir, after.port)]
     running.stop()
     running.start()
     with connect(after.database_url, "test") as conn:

@@ -210,7 +210,9 @@ def test_wrong_file_names_are_refused(tmp_path: Path, names: list[str], message:
 def test_our_own_files_leave_the_transaction_to_the_runner() -> None:
     files = load_migrations()
     control = re.compile(rb"^\s*(commit|rollback|start\s+transaction|begin\s*;|vacuum)\b", re.MULTILINE | re.IGNORECASE)
-    assert [file.name for file in files if control.search(file.sql)] == []
+    # A procedure may end its caller's transactions.
+    bodies = re.compile(rb"(\$\w*\$).*?\1", re.DOTALL)
+    assert [file.name for file in files if control.search(bodies.sub(b"", file.sql))] == []
     assert [file.number for file in files] == list(range(1, len(files) + 1))
 
 
