@@ -2,8 +2,7 @@
 webserver, on a storage of their own.
 
 A lean stack is for many Dagster runs: its code location has the sensors of targets only, a worker lives outside of
-Dagster, and Dagster runs are executed inside the daemon, by Dagster's own launcher for that. A process for each would
-take seconds.
+Dagster, and Dagster runs are forked (tests/forking_launcher.py), since a new process for each takes seconds.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.worker import Worker, WorkerConfig
 from tests.conftest import AppDatabase, TestCluster, drop_app_database, make_app_database
 from tests.dagster_storage import ROOT, dagster_home, dagster_instance
+from tests.forking_launcher import PIPE
 from tests.test_dagster_e2e import _is_listening, free_port, start, stop
 from tests.waiting import until
 
@@ -111,15 +111,12 @@ EAGER = {
     "SUMACLOCK_DEAD_SESSION_SECONDS": "2",
     "SUMACLOCK_HEARTBEAT_SECONDS": "1",
 }
-IN_THE_DAEMON = {
-    "module": "dagster._core.launcher.sync_in_memory_run_launcher",
-    "class": "SyncInMemoryRunLauncher",
-}
+FORKED = {"module": "tests.forking_launcher", "class": "ForkingLauncher"}
 
 
 @dataclass
 class TargetStack:
-    """`processes` by name: code_server, other_code_server, webserver, daemon, worker."""
+    """`processes` by name: code_server, other_code_server, webserver, daemon, worker, forker."""
 
     folder: Path
     db: AppDatabase
@@ -158,6 +155,7 @@ class TargetStack:
                 *("-p", str(self.ports.get("webserver"))),
             ],
             "worker": ["-m", "tests.target_stack"],
+            "forker": ["-m", "tests.forking_launcher"],
         }[name]
 
     def dagster_run(self, run_id: int) -> dg.DagsterRun:
@@ -192,8 +190,9 @@ def target_stack(
         (folder / "user_code.py").write_text(USER_CODE.partition("defs =")[0] + LEAN_CODE if lean else USER_CODE)
         (folder / "other_code.py").write_text(OTHER_CODE)
         _write_configuration(
-            folder, ports, {**({"run_launcher": IN_THE_DAEMON} if lean else {}), **(yaml_changes or {})}, names
+            folder, ports, {**({"run_launcher": FORKED} if lean else {}), **(yaml_changes or {})}, names
         )
+        os.mkfifo(folder / PIPE)
         db = make_app_database(cluster, name)
         environment = {
             **os.environ,

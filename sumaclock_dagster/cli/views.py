@@ -121,13 +121,19 @@ def print_run(run: Run, times: Times) -> None:
         ("started", Text(f"{times.both(run.started_at)}, late by {late}" if run.started_at else "—")),
         ("finished", Text(f"{times.both(run.finished_at)}, took {took}" if run.finished_at else "—")),
         ("attempts", Text(f"{run.attempts}, {run.lost} of them lost with their worker")),
-        ("worker", Text("—" if run.claimed_by is None else str(run.claimed_by))),
+        ("worker", Text(_worker(run.claimed_by))),
         ("Dagster run", Text(str(run.dagster_run_id or "—"))),
         ("result", _json(run.result)),
         ("error", plain(run.error or "—")),
     ):
         table.add_row(Text(name, style="bold"), shown)
     console().print(table)
+
+
+def _worker(claimed_by: int | None) -> str:
+    if claimed_by == -1:
+        return "none: a Dagster run of its own executes it"
+    return str(claimed_by) if claimed_by else "—"
 
 
 def print_end(run: Run, times: Times) -> None:

@@ -122,6 +122,7 @@ TOTALS = {
     "done": "done",
     "failed": "failed",
     "skipped": "skipped",
+    "running": "running in Dagster",
     "lateness_p50": "lateness p50 (s)",
     "lateness_p99": "lateness p99 (s)",
 }
@@ -150,6 +151,7 @@ FIRING_COLUMNS = {
     "local time": "string",
     "UTC": "string",
     "kind": "string",
+    "launches": "string",
     "owner": "string",
     "time zone": "string",
     "clock change": "string",
@@ -191,6 +193,7 @@ def _firing(firing: Mapping[Any, Any]) -> dict[str, Any]:
         _local(firing["local"]),
         unbroken(f"{firing['occurrence']:%d %b %H:%M}"),
         firing["kind"],
+        firing["target"],
         f"{firing['organization_id']}/{firing['user_id']}",
         firing["timezone"],
         firing["change"],

@@ -1,4 +1,4 @@
--- The newest task runs of the last so many days, with their tasks. The first line of an error says what happened.
+-- The task runs that a Dagster run executes now, and the newest of the last so many days, with their tasks. The first line of an error says what happened.
 select r.id as task_run_id,
        t.title,
        t.kind,
@@ -15,6 +15,6 @@ select r.id as task_run_id,
 from sumaclock.ai_task_runs r
 join sumaclock.ai_tasks t on t.id = r.task_id
 left join sumaclock.cron_runs c on c.id = r.cron_run_id
-where r.finished_at >= now() - make_interval(days => %(days)s)
-order by r.finished_at desc, r.id desc
+where r.finished_at >= now() - make_interval(days => %(days)s) or r.finished_at is null
+order by r.finished_at desc nulls first, r.id desc
 limit %(limit)s

@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from sumaclock_dagster.calendar import LocalSchedule, occurrences
 from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.launches.target import target_in_words
 from sumaclock_dagster.model import SumaclockError
 
 DAYS = 7
@@ -20,6 +21,18 @@ TASKS_READ = 100
 # What the calendar reckons for one picture takes seconds, not minutes.
 SCHEDULES_READ = 2_000
 OCCURRENCES_RECKONED = 100_000
+COLUMNS = [
+    "occurrence",
+    "local",
+    "timezone",
+    "title",
+    "kind",
+    "target",
+    "organization_id",
+    "user_id",
+    "change",
+    "task_id",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +54,9 @@ class Timeline:
 def next_firings(conn: Connection, limit: int = 100) -> pd.DataFrame:
     """The next `limit` firings of active tasks, in order; those that are late stand first.
 
-    Columns: occurrence (UTC), local (ISO 8601 with offset, in the task's zone), timezone, title, kind, organization_id,
-    user_id, change (what a clock change does to it, or ""), task_id. Of each task up to ten are known.
+    Columns: occurrence (UTC), local (ISO 8601 with offset, in the task's zone), timezone, title, kind, target (the
+    Dagster job or assets of kind dagster, or ""), organization_id, user_id, change (what a clock change does to it, or
+    ""), task_id. Of each task up to ten are known.
     """
     tasks = _next_tasks(conn)
     lines = [
@@ -52,6 +66,7 @@ def next_firings(conn: Connection, limit: int = 100) -> pd.DataFrame:
             "timezone": task["timezone"],
             "title": task["title"],
             "kind": task["kind"],
+            "target": target_in_words(task["target"]) if task["target"] else "",
             "organization_id": task["organization_id"],
             "user_id": task["user_id"],
             "change": line["change"] or "",
@@ -60,8 +75,7 @@ def next_firings(conn: Connection, limit: int = 100) -> pd.DataFrame:
         for task in tasks
         for line in task["upcoming"]
     ]
-    columns = ["occurrence", "local", "timezone", "title", "kind", "organization_id", "user_id", "change", "task_id"]
-    return pd.DataFrame(lines, columns=columns).sort_values("occurrence", kind="stable", ignore_index=True)[:limit]
+    return pd.DataFrame(lines, columns=COLUMNS).sort_values("occurrence", kind="stable", ignore_index=True)[:limit]
 
 
 def timeline(conn: Connection, hours: int, bar_hours: int, tasks_shown: int = 10) -> Timeline:

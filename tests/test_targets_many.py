@@ -1,0 +1,96 @@
+"""Many launches at once: limits for each organisation hold, and whoever is killed, each is launched once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import dagster as dg
+import pytest
+
+from sumaclock_dagster.model import RunStatus
+from sumaclock_dagster.queue.runs import fire, get_run
+from tests.conftest import TestCluster
+from tests.target_stack import TargetStack, add_target_job, target_stack
+from tests.waiting import until
+
+NOTHING_BEGINS = {
+    "run_coordinator": {
+        "module": "dagster._core.run_coordinator.queued_run_coordinator",
+        "class": "QueuedRunCoordinator",
+        "config": {"max_concurrent_runs": 0, "dequeue_interval_seconds": 1},
+    },
+    "concurrency": {},
+}
+KILLED = ("daemon", "code_server", "worker")
+
+
+def test_fifty_due_in_one_minute_run_two_at_once_for_each_organisation(cluster: TestCluster) -> None:
+    """With the dagster.yaml that users get. Whether two overlapped is read from Dagster's own records."""
+    payload = {"job": "invoice", "run_config": {"ops": {"work_for": {"config": {"seconds": 0.2}}}}}
+    with target_stack(cluster, "code_server", "forker", "daemon", "worker", lean=True) as stack:
+        organizations = ["acme", "beta", "gamma", "delta", "omega"]
+        with stack.app.transaction():
+            fired = [fire(stack.app, add_target_job(stack.app, payload, name)) for name in organizations * 10]
+
+        runs = [stack.ended(run_id, 240) for run_id in fired]
+
+        assert {run.status for run in runs} == {RunStatus.DONE}, {run.error for run in runs}
+        records = list(stack.instance.get_run_records(dg.RunsFilter(job_name="invoice")))
+        assert len(records) == 50
+        assert max(_most_at_once(records, organization) for organization in organizations) == 2
+
+
+def _most_at_once(records: list[dg.RunRecord], organization: str) -> int:
+    times = [
+        (record.start_time, record.end_time)
+        for record in records
+        if record.dagster_run.tags["sumaclock/organization"] == organization
+    ]
+    moments = sorted([(start or 0, 1) for start, _ in times] + [(end or 0, -1) for _, end in times])
+    now = most = 0
+    for _, change in moments:
+        now += change
+        most = max(most, now)
+    return most
+
+
+@pytest.mark.timeout(900)
+def test_whoever_is_killed_each_of_two_hundred_is_launched_once(cluster: TestCluster) -> None:
+    """Dagster's queue lets none begin, so that all are there to be counted at the end."""
+    dice = random.Random(6)
+    with target_stack(cluster, "code_server", "daemon", "worker", lean=True, yaml_changes=NOTHING_BEGINS) as stack:
+        jobs = [add_target_job(stack.app, {"job": "invoice"}), add_target_job(stack.app, WEEKLY)]
+        fired: list[int] = []
+        for _ in range(10):
+            with stack.app.transaction():
+                fired += [fire(stack.app, jobs[number % 2]) for number in range(20)]
+            before = len(_launched(stack))
+            until(lambda before=before: len(_launched(stack)) > before, 150, f"a launch; {stack.logs()}", 0.05)
+            victim = dice.choice(KILLED)
+            stack.kill(victim)
+            stack.start(victim)
+
+        until(lambda: len(_launched(stack)) >= 200 and _all_linked(stack, fired), 400, f"all; {stack.logs()}", 0.5)
+
+        tags = Counter(run.tags["sumaclock/run"] for run in _launched(stack))
+        assert len(_launched(stack)) == 200, [tag for tag, count in tags.items() if count > 1]
+        assert set(tags) == {str(run_id) for run_id in fired}
+        for run_id in fired:
+            run = get_run(stack.app, run_id)
+            assert (run.status, run.claimed_by) == (RunStatus.RUNNING, -1)
+            assert str(run.dagster_run_id) == stack.dagster_run(run_id).run_id
+
+
+WEEKLY = {"assets": ["weekly_report"], "partition_key": "{organization_id}|2026-10-19"}
+
+
+def _launched(stack: TargetStack) -> list[dg.DagsterRun]:
+    return list(stack.instance.get_runs())
+
+
+def _all_linked(stack: TargetStack, fired: list[int]) -> bool:
+    row = stack.app.execute(
+        "select count(*) from sumaclock.dagster_launches where state = 'launched' and cron_run_id = any(%s)", [fired]
+    ).fetchone()
+    return row == (len(fired),)
