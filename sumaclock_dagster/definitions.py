@@ -8,13 +8,17 @@ from sumaclock_dagster.code_version import code_version
 from sumaclock_dagster.defs.alerts import alerts
 from sumaclock_dagster.defs.assets import cron_runs, every_kind_has_a_handler, report_failures, run_failures
 from sumaclock_dagster.defs.clashes import assets_of, jobs_of, refuse_clashes
+from sumaclock_dagster.defs.clock_faults import check_clock, clock_faults, faults_changed
+from sumaclock_dagster.defs.edit_schedules import edit_schedules
 from sumaclock_dagster.defs.health import clock_health, health_changed, report_health
 from sumaclock_dagster.defs.loops import heartbeat_job, heartbeat_schedule, repair_job, repair_schedule
 from sumaclock_dagster.defs.once import commands_changed, job_errors, job_queue, report_commands
+from sumaclock_dagster.defs.prune_dagster import prune_dagster_job, prune_dagster_schedule
 from sumaclock_dagster.defs.reconcile import schedule_drift, sync_job, sync_report, sync_schedule
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.defs.schedules import prune_job, prune_schedule
 from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
+from sumaclock_dagster.defs.system_jobs import report_system_jobs, system_jobs, system_jobs_changed
 from sumaclock_dagster.defs.targets import make_target_sensors
 from sumaclock_dagster.defs.task_jobs import pause_task, resume_task, run_task_now
 from sumaclock_dagster.defs.tasks import report_tasks, task_runs, tasks_changed, upcoming_firings
@@ -76,23 +80,37 @@ def _own(settings: Settings) -> dg.Definitions:
             clock_health,
             job_queue,
             job_errors,
+            system_jobs,
         ],
-        asset_checks=[every_kind_has_a_handler],
+        asset_checks=[every_kind_has_a_handler, clock_faults],
         jobs=[
             work,
             heartbeat_job,
             repair_job,
             sync_job,
             prune_job,
+            prune_dagster_job,
             report_failures,
             report_tasks,
             report_health,
+            check_clock,
             report_commands,
+            report_system_jobs,
+            edit_schedules,
             pause_task,
             resume_task,
             run_task_now,
         ],
-        sensors=[pending_runs, failures_changed, tasks_changed, health_changed, commands_changed, alerts],
-        schedules=[heartbeat_schedule, repair_schedule, sync_schedule, prune_schedule],
+        sensors=[
+            pending_runs,
+            failures_changed,
+            tasks_changed,
+            health_changed,
+            faults_changed,
+            commands_changed,
+            system_jobs_changed,
+            alerts,
+        ],
+        schedules=[heartbeat_schedule, repair_schedule, sync_schedule, prune_schedule, prune_dagster_schedule],
         resources={"sumaclock": sumaclock, OWN_IO_KEY: dg.mem_io_manager},
     )

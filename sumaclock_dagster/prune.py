@@ -1,4 +1,4 @@
-"""History ends too: finished runs, core-api jobs, failed commands, stopped workers and pg_cron's log are deleted in small batches.
+"""History ends too: finished runs, core-api jobs, failed commands and stopped workers go in batches.
 
 Each batch is a transaction of its own (connections are in autocommit), and what it deleted is yielded after it, so that
 a caller may say so or stop in between.
@@ -24,6 +24,11 @@ def prune_core_api_jobs(app: Connection, retention_days: int, batch: int = BATCH
     return _walk(app, "prune_batch_of_core_api_jobs", {"retention_days": retention_days, "batch": batch})
 
 
+def prune_launches(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
+    """Delete launches that ended more than `retention_days` days ago. The Dagster runs are Dagster's to keep."""
+    return _walk(app, "prune_batch_of_launches", {"retention_days": retention_days, "batch": batch})
+
+
 def prune_workers(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
     """Delete workers that stopped more than `retention_days` days ago."""
     deleted = batch
@@ -42,10 +47,13 @@ def prune_failed_commands(app: Connection, retention_days: int, batch: int = BAT
         yield deleted
 
 
-def prune_firings(cron: Connection, database: str, retention_days: int, batch: int = BATCH) -> Iterator[int]:
-    """Delete pg_cron's log entries of firings into `database` that are more than `retention_days` days old."""
-    values = {"database": database, "retention_days": retention_days, "batch": batch}
-    return _walk(cron, "prune_batch_of_firings", values)
+def prune_system_job_runs(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
+    """Delete periods of system jobs that began more than `retention_days` days ago. Each job's newest stays."""
+    deleted = batch
+    while deleted == batch:
+        values = {"retention_days": retention_days, "batch": batch}
+        deleted = app.execute(query("prune_batch_of_system_job_runs"), values).rowcount
+        yield deleted
 
 
 def _walk(conn: Connection, name: str, values: Mapping[str, Any]) -> Iterator[int]:

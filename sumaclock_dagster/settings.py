@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sumaclock_dagster.db import with_database
-from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.model import ClockMode, SumaclockError
 
 CLUSTER_FILE = "cluster.json"
 
@@ -36,6 +36,8 @@ class Settings(BaseSettings):
     handlers: str = Field("", description="package.module:handlers, several separated by commas.")
     task_kinds: str = Field("", description="package.module:kinds of tasks, several separated by commas.")
     access_check: str = Field("", description="package.module:function that says whether an owner has access.")
+
+    clock: ClockMode = Field("jobs", description="jobs: a clock job each. slots: one for all jobs of a schedule.")
 
     claim_batch: int = Field(10, ge=1, le=500, description="Runs a first claim takes.")
     claim_batch_max: int = Field(500, ge=1, le=5000, description="Runs a claim takes while handlers are fast.")

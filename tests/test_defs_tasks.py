@@ -17,7 +17,7 @@ from sumaclock_dagster.calendar import next_occurrence, parse_schedule
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.definitions import build
 from sumaclock_dagster.defs import task_jobs
-from sumaclock_dagster.defs.schedules import OWN_JOBS
+from sumaclock_dagster.defs.own import OWN_JOBS
 from sumaclock_dagster.reports.task_changes import TasksSeen, tasks_worth_reporting
 from sumaclock_dagster.reports.task_pictures import draw_task_runs, draw_timeline
 from sumaclock_dagster.reports.task_runs import LATE_LABELS, by_lateness, by_organization, totals

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sumaclock_dagster.db import Connection, connect
-from sumaclock_dagster.prune import prune_core_api_jobs, prune_firings, prune_runs, prune_workers
-from tests.conftest import AppDatabase, TestCluster
+from sumaclock_dagster.db import Connection
+from sumaclock_dagster.prune import prune_core_api_jobs, prune_runs, prune_workers
 
 INSERT_RUNS = """
 insert into sumaclock.cron_runs (job_id, status, scheduled_at, finished_at, error, attempts, claimed_by)
@@ -112,24 +111,3 @@ def test_workers_that_stopped_long_ago_go_and_living_ones_stay(app: Connection) 
 
     assert sum(prune_workers(app, 30)) == 1
     assert count(app, "workers") == 2
-
-
-def test_pg_crons_log_of_this_database_ends_too_and_others_stay(
-    app_db: AppDatabase, cluster: TestCluster, app: Connection
-) -> None:
-    with connect(cluster.file.superuser_url, "test log") as log:
-        for database in (app_db.name, f"{app_db.name}_x"):
-            log.execute(
-                "insert into cron.job_run_details (jobid, database, username, command, status, start_time, end_time)"
-                " select 1, %s, 'sumaclock_app', 'x', 'succeeded', now() - age, now() - age from (values"
-                " (interval '40 days'), (null), (interval '31 days'), (interval '1 day'), (null)) v (age)",
-                [database],
-            )
-        with connect(app_db.cron_url, "test prune") as cron:
-            assert sum(prune_firings(cron, app_db.name, 30)) == 3, "an entry without a time is as old as its neighbours"
-        left = log.execute(
-            "select database, count(*) from cron.job_run_details where database like %s group by 1 order by 1",
-            [f"{app_db.name}%"],
-        ).fetchall()
-        log.execute("delete from cron.job_run_details where database like %s", [f"{app_db.name}%"])
-    assert left == [(app_db.name, 2), (f"{app_db.name}_x", 5)]
