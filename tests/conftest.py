@@ -72,6 +72,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.database)
 
 
+def pytest_report_header() -> str:
+    found = find_binaries(chosen_pg_bin())
+    how = "in background workers" if os.environ.get(BACKGROUND_WORKERS) else "over connections"
+    return f"PostgreSQL {found.major} in {found.bin_dir}, pg_cron fires {how}"
+
+
 def needs_database(item: pytest.Item) -> bool:
     """Whether the test uses the session's cluster, or its file makes clusters of its own."""
     return "cluster" in getattr(item, "fixturenames", ()) or hasattr(getattr(item, "module", None), "PrivateCluster")

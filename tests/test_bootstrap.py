@@ -27,7 +27,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT / "bin" / "bootstrap"))
     before = set(sys.modules)
     yield importlib.import_module("system")
-    for name in {"system", "environment", "console"} - before:
+    for name in {"system", "environment", "console", "other_postgres"} - before:
         sys.modules.pop(name, None)
 
 
@@ -227,3 +227,46 @@ def test_on_macos_it_names_the_formulae(system: ModuleType, tools: Path, monkeyp
     monkeypatch.setattr(system.platform, "system", lambda: "Darwin")
     with pytest.raises(system.Refused, match=r"brew install postgresql@17 pg_cron"):
         system.install_system_packages(["postgresql"], [])
+
+
+@pytest.fixture
+def other(system: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = importlib.import_module("other_postgres")
+    monkeypatch.setattr(module, "_place", lambda: tmp_path / "postgres")
+    return module
+
+
+def test_another_postgresql_is_fetched_once(
+    other: ModuleType, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sh", "dpkg-deb", "tar"):
+        tool(tools, name, "exit 0")
+    tool(tools, "apt-get", f'[ "$1" = indextargets ] || echo "$@" >> {tmp_path}/notes')
+    monkeypatch.setattr(other, "KEYRING", ROOT)
+    folder = other.provide_postgres("17")
+    assert folder == tmp_path / "postgres/17/root/usr/lib/postgresql/17/bin"
+    update, fetch = (tmp_path / "notes").read_text().splitlines()
+    assert update.endswith(" update --error-on=any")
+    assert fetch.endswith(" --download-only postgresql-17 postgresql-17-cron patchelf")
+    assert other.provide_postgres("17") == folder
+    assert len((tmp_path / "notes").read_text().splitlines()) == 2
+
+
+def test_without_another_postgresql_nothing_goes_on(
+    other: ModuleType, system: ModuleType, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(system.Refused, match=r"No release of Debian has PostgreSQL 12\. .* knows 15 .*, 17 "):
+        other.provide_postgres("12")
+    monkeypatch.setattr(other, "KEYRING", tmp_path / "no keyring")
+    with pytest.raises(system.Refused, match="apt-get install apt dpkg tar debian-archive-keyring") as refused:
+        other.provide_postgres("17")
+    assert "SUMACLOCK_PG_BIN" in str(refused.value)
+
+    # Half of it is no PostgreSQL: the next time, it is fetched again.
+    for name in ("dpkg-deb", "tar"):
+        tool(tools, name, "exit 0")
+    tool(tools, "apt-get", 'case "$*" in *--download-only*) echo "no route to host"; exit 100;; esac')
+    monkeypatch.setattr(other, "KEYRING", ROOT)
+    for _ in range(2):
+        with pytest.raises(system.Refused, match=r"no route to host(\n|.)*Is the network there, and does http"):
+            other.provide_postgres("17")
