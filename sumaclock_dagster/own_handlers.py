@@ -7,6 +7,7 @@ from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.launches.handler import launch_handlers
 from sumaclock_dagster.outbox import queue_delivery
 from sumaclock_dagster.outbox.handler import delivery_handlers
+from sumaclock_dagster.own_system_jobs import own_system_jobs
 from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.tasks.handler import task_handlers
 from sumaclock_dagster.tasks.own_kinds import own_task_kinds
@@ -20,6 +21,7 @@ def own_handlers(settings: Settings) -> Handlers:
         task_handlers(settings, own_task_kinds(queue_delivery)),
         delivery_handlers(settings),
         launch_handlers(settings),
+        own_system_jobs(settings),
     ):
         handlers.include(registry)
     return handlers

@@ -45,7 +45,7 @@ def test_layers_hold() -> None:
     [
         ("model.py", "from sumaclock_dagster import db", "Layers"),
         ("queue/runs.py", "import sumaclock_dagster.clock.jobs", "Layers"),
-        ("worker/worker.py", "import sumaclock_dagster.prune", "Layers"),
+        ("worker/worker.py", "import sumaclock_dagster.reports.frames", "Layers"),
         ("doctor/reach.py", "import sumaclock_dagster.embedded.cluster", "Layers"),
         ("cli/jobs.py", "import sumaclock_dagster.defs.work", "Layers"),
         ("worker/worker.py", "import sumaclock_dagster.tasks.api", "The worker knows no tasks"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg.rows import class_row
@@ -58,6 +58,12 @@ class SystemJobState:
     live_workers: int
     is_overdue: bool
     is_running: bool
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it ended without an error within the current period or the last."""
+        last_but_one = self.next_period - timedelta(seconds=2 * self.every_seconds)
+        return self.ended_at is not None and self.error is None and self.ended_at >= last_but_one
 
     @property
     def word(self) -> str:
