@@ -65,7 +65,7 @@ def test_rule_14_a_worker_prunes_once_a_day(app_db: AppDatabase, app: Connection
     with running(app_db, own_system_jobs(app_db.settings)):
         result, error = until(lambda: result_of_prune(app), 30, "the system job prune to end")
     assert error is None
-    assert result == {"runs": 2, "core_api_jobs": 0, "failed_commands": 0, "workers": 0, "system_job_runs": 2}
+    assert {name: deleted for name, deleted in result.items() if deleted} == {"runs": 2, "system_job_runs": 2}
     assert app.execute("select count(*) from sumaclock.cron_runs").fetchone() == (1,)
     kept = app.execute("select name from sumaclock.system_job_runs order by name").fetchall()
     assert kept == [("gone",), ("often",), ("prune",)], "the newest period of each stays"
