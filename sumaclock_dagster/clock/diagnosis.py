@@ -46,7 +46,7 @@ def _refusal(error: psycopg.Error, url: str, variable: str, target: str) -> Faul
         what, name = gone.groups()
         return Fault(
             FaultKind.RENAMED,
-            f"There is no {what} '{name}' at the server of {variable}: it was renamed or dropped.",
+            f"There is no {what} '{name}' on the server: it was renamed or dropped.",
             f"Rename it back, or let {APP_VARIABLE} and {CRON_VARIABLE} name the {what} of today, then restart what "
             "uses them and run `sumaclock doctor`.",
         )

@@ -22,10 +22,11 @@ from sumaclock_dagster.raw_schedule import previous_utc
 
 # A firing of thousands that are due at once takes its time; from here on it is told.
 GRACE_SECONDS = 60.0
-# A crash loop shows its launcher for milliseconds in each second.
-WATCH_SECONDS = 2.6
+# A crash loop shows its launcher for milliseconds in each second, and leaves a rollback behind each time.
+WATCH_SECONDS = 3.2
 SETTLED_SECONDS = 0.4
-PAUSE_SECONDS = 0.0005
+PAUSE_SECONDS = 0.002
+CRASHES = 2
 # What was due longer ago has been fired by the heartbeat, and says little of now.
 LOOK_BACK = timedelta(minutes=15)
 SECONDS_BACK = timedelta(minutes=1)
@@ -96,18 +97,19 @@ def _launcher(cron: Connection) -> int | None:
 def _watched(cron: Connection) -> Launcher:
     """Watch closely for a while: one that comes and goes is crashing, one that comes back and stays is alive."""
     started = came = time.monotonic()
-    seen: int | None = None
-    last: int | None = None
-    while (now := time.monotonic()) < started + WATCH_SECONDS:
-        pid = _launcher(cron)
-        if pid != last:
-            came, last = now, pid
-        if pid is not None:
-            seen = pid
-            if now - came > SETTLED_SECONDS:
+    before = now = _row(cron, "watch_launcher")
+    was_seen = False
+    while (moment := time.monotonic()) < started + WATCH_SECONDS:
+        last, now = now, _row(cron, "watch_launcher")
+        if now["pid"] != last["pid"]:
+            came = moment
+        if now["pid"] is not None:
+            was_seen = True
+            if moment - came > SETTLED_SECONDS:
                 return Launcher.ALIVE
         threading.Event().wait(PAUSE_SECONDS)
-    return Launcher.GONE if seen is None else Launcher.CRASHING
+    left_traces = all(now[trace] - before[trace] >= CRASHES for trace in ("reads", "rollbacks"))
+    return Launcher.CRASHING if was_seen or left_traces else Launcher.GONE
 
 
 def _lacking(app: Connection, cron: Connection, signs: Signs) -> tuple[Lack, ...]:

@@ -47,7 +47,8 @@ def _reach(url_of: Callable[[], str], variable: str, named: bool, keep: Callable
         return unset(variable)
     opened = _open(url, variable)
     if isinstance(opened, Finding):
-        return opened if named else replace(opened, remedy=START_PRIVATE)
+        stopped = opened.problem is not None and opened.problem.startswith("Nothing accepts connections")
+        return replace(opened, remedy=START_PRIVATE) if stopped and not named else opened
     keep(opened)
     return Finding(f"database '{opened.info.dbname}' at {address(url)} as role '{opened.info.user}'")
 
