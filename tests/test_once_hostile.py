@@ -112,12 +112,12 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("what", FORBIDDEN)
-def test_a_role_that_may_queue_must_not(what: str, app: Connection, as_eve: Connection) -> None:
+def test_a_role_that_may_queue_may_do_nothing_else(app: Connection, as_eve: Connection) -> None:
     mine, _ = queue(app, "select 1"), queue(as_eve, "select 1")
     before = app.execute("select * from sumaclock.job_queue").fetchall()
-    with pytest.raises(errors.InsufficientPrivilege), as_eve.transaction():
-        as_eve.execute(FORBIDDEN[what])
+    for statement in FORBIDDEN.values():
+        with pytest.raises(errors.InsufficientPrivilege), as_eve.transaction():
+            as_eve.execute(statement)
     assert queued(app) == [mine]
     assert app.execute("select * from sumaclock.job_queue").fetchall() == before
 
@@ -289,39 +289,38 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_hostile_texts_arrive_as_they_are(app_db: AppDatabase, app: Connection, name: str) -> None:
-    text = TEXTS[name]
-    command = app.execute(
-        "select format('insert into public.effects (what) values (%%L)', %s::text)", [text]
-    ).fetchall()
-    jobid = queue(app, command[0][0], note=text, dedup_key=text)
-    assert app.execute("select note, dedup_key from sumaclock.job_queue").fetchall() == [(text, text)]
+def test_hostile_texts_arrive_as_they_are(app_db: AppDatabase, app: Connection) -> None:
+    for text in TEXTS.values():
+        command = app.execute("select format('insert into public.effects (what) values (%%L)', %s::text)", [text])
+        queue(app, command.fetchall()[0][0], note=text, dedup_key=text)
+    assert app.execute("select note, dedup_key from sumaclock.job_queue order by jobid").fetchall() == [
+        (text, text) for text in TEXTS.values()
+    ]
     run_due(app_db.app_url)
-    assert failed(app, jobid) is None
-    assert app.execute("select what from public.effects").fetchall() == [(text,)]
+    assert app.execute("select * from sumaclock.job_errors").fetchall() == []
+    rows = app.execute("select what from public.effects order by id").fetchall()
+    assert [row[0] for row in rows] == list(TEXTS.values())
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "'",
-        "$$",
-        "$q$ select 1",
-        "/* never closed",
-        "select E'\\u0000'",
-        "select chr(0)",
-        "\\q",
-        "select 1 from",
-        "@",
-        "\x01",
-    ],
-)
-def test_broken_sql_fails_and_harms_nothing_else(app_db: AppDatabase, app: Connection, command: str) -> None:
-    bad = queue(app, command, max_attempts=1)
+BROKEN = [
+    "'",
+    "$$",
+    "$q$ select 1",
+    "/* never closed",
+    "select E'\\u0000'",
+    "select chr(0)",
+    "\\q",
+    "select 1 from",
+    "@",
+    "\x01",
+]
+
+
+def test_broken_sql_fails_and_harms_nothing_else(app_db: AppDatabase, app: Connection) -> None:
+    bad = [queue(app, command, max_attempts=1) for command in BROKEN]
     good = queue(app, WHO.format("good"))
     run_due(app_db.app_url)
-    assert failed(app, bad)[0][:2] in ("42", "22", "54")
+    assert {failed(app, jobid)[0][:2] for jobid in bad} <= {"42", "22", "54"}
     assert failed(app, good) is None
     assert app.execute("select what from public.effects").fetchall() == [("good",)]
 
