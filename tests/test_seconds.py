@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from click.testing import CliRunner
 
+from sumaclock_dagster.cli.main import main
 from sumaclock_dagster.clock.command import firing_command, is_careful, skips
 from sumaclock_dagster.clock.jobs import change_job, create_job, database_time, get_job, pause_job, resume_job
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
@@ -150,6 +153,31 @@ def test_the_other_command_is_drift_that_a_sync_mends(app: Connection, clock: Cl
 
 def find_drift_of(app: Connection, clock: Clock, *jobs: UUID) -> list[DriftKind]:
     return [drift.kind for drift in find_drift(app, clock) if drift.job_id in jobs]
+
+
+def test_the_command_line_takes_shows_and_changes_overlap(
+    app: Connection, app_db: AppDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUMACLOCK_DATABASE_URL", app_db.app_url)
+    monkeypatch.setenv("SUMACLOCK_CRON_DATABASE_URL", app_db.cron_url)
+
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(main, ["jobs", *arguments])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    owner = ("--kind", "demo", "--org", "acme", "--user", "ada", "--schedule", FAR)
+    made = json.loads(said("add", *owner, "--overlap", "skip", "--json"))
+    assert made["overlap"] == "skip"
+    shown = said("show", made["id"])
+    assert "overlap      skip: no firing while a run is pending or running" in shown
+    assert "in place" in shown
+    assert json.loads(said("edit", made["id"], "--overlap", "auto", "--json"))["overlap"] == "auto"
+    shown = said("show", made["id"])
+    assert "overlap      allow: fires whatever still runs (auto)" in shown
+    assert "in place" in shown
+    refused = CliRunner().invoke(main, ["jobs", "edit", made["id"], "--overlap", "never"])
+    assert refused.exit_code == 2
 
 
 # ---- what the careful command writes

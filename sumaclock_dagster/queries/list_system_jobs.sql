@@ -3,7 +3,10 @@
 select listed.name, listed.every::integer as every_seconds,
        last.period as period, last.started_at, last.finished_at, last.attempts, last.worker_id,
        ended.finished_at as ended_at, extract(epoch from ended.finished_at - ended.started_at)::float8 as duration_seconds,
-       ended.error, ended.result,
+       case when last.finished_at is null and last.attempts >= %(most_attempts)s and last.is_held is not true
+            then pg_catalog.format('Its worker died with it %%s times; the next period tries again.', last.attempts)
+            else ended.error end as error,
+       ended.result,
        to_timestamp((floor(clock.epoch / listed.every) + 1) * listed.every) as next_period,
        workers.live as live_workers,
        coalesce(workers.since < now() - interval '1 minute', false)

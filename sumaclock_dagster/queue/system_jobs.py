@@ -41,7 +41,8 @@ class Taken:
 @dataclass(frozen=True, slots=True)
 class SystemJobState:
     """A system job as people see it. period, started_at, finished_at: of the newest period, None before the first.
-    ended_at, duration_seconds, result, error: of the last that ended. Times are aware."""
+    ended_at, duration_seconds, result, error: of the last that ended; the error also tells of workers that died with
+    it. Times are aware."""
 
     name: str
     every_seconds: int
@@ -116,7 +117,7 @@ def let_go(conn: Connection, name: str) -> None:
 def list_system_jobs(conn: Connection, jobs: Collection[SystemJob]) -> list[SystemJobState]:
     """The state of each, by name."""
     cursor = conn.cursor(row_factory=class_row(SystemJobState))
-    return cursor.execute(query("list_system_jobs"), _names(jobs)).fetchall()
+    return cursor.execute(query("list_system_jobs"), {**_names(jobs), "most_attempts": MOST_ATTEMPTS}).fetchall()
 
 
 def _names(jobs: Iterable[SystemJob]) -> dict[str, Any]:
