@@ -13,7 +13,7 @@ import pytest
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.reports.changes import Seen, see, worth_reporting
 from sumaclock_dagster.reports.failures import failures_by_hour, kinds_without_handler, recent_failures
-from sumaclock_dagster.reports.pictures import draw_failures
+from sumaclock_dagster.reports.pictures import draw_failure_heat, draw_failures
 
 
 def add_job(app: Connection, kind: str, *, organization: str = "acme", enabled: bool = True) -> UUID:
@@ -135,3 +135,18 @@ def test_the_picture_is_as_wide_as_the_ui_shows_and_draws_every_count(kinds: int
     pixels = matplotlib.image.imread(BytesIO(png))
     assert pixels.shape[:2] == (380, 900)
     assert (pixels[..., :3].min(axis=2) < 0.5).any(), "something is drawn"
+
+
+@pytest.mark.parametrize(("kinds", "height"), [(0, 260), (1, 260), (8, 410), (30, 440)])
+def test_the_heat_map_is_as_high_as_its_kinds(kinds: int, height: int) -> None:
+    hours = pd.date_range("2026-01-01 17:00", periods=169, freq="h", tz="UTC", name="hour")
+    rows = {f"kind_{n}_with_a_long_name": [0] * 100 + [10**n % 1_000_003] + [0] * 68 for n in range(kinds)}
+    by_hour = pd.DataFrame(rows, index=hours, dtype="int64")
+
+    png = draw_failure_heat(by_hour)
+
+    assert len(png) < 100_000, "it travels inside an event"
+    pixels = matplotlib.image.imread(BytesIO(png))
+    assert pixels.shape[:2] == (height, 900)
+    red = (pixels[..., 0] > 0.5) & (pixels[..., 2] < 0.3)
+    assert red.any() == (kinds > 0), "cells are coloured where something failed"

@@ -12,6 +12,7 @@ from sumaclock_dagster.defs.metadata import CRON_RUNS, table, unbroken
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 
 HOURS = 24
+WEEK_HOURS = 168
 LISTED = 100
 LINKED = 5
 GROUP = "sumaclock"
@@ -38,22 +39,24 @@ cron_runs = dg.AssetSpec(
             description=f"No run failed within the last {HOURS} hours. It blocks nothing.",
         )
     ],
-    description=f"The runs that failed within the last {HOURS} hours: table, counts by kind, picture by hour and kind.",
+    description=f"The runs that failed within the last {HOURS} hours: table, counts by kind, picture by hour "
+    "and kind; and a heat map of 7 days.",
 )
 def run_failures(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster knows it only bare
     # pandas and matplotlib take a second to import: too long for the processes of workers, which load this file too.
     from sumaclock_dagster.reports.failures import failures_by_hour, recent_failures
-    from sumaclock_dagster.reports.pictures import draw_failures
+    from sumaclock_dagster.reports.pictures import draw_failure_heat, draw_failures
 
     with sumaclock.connect("report") as conn:
         failures = recent_failures(conn, HOURS, LISTED).to_dict("records")
         by_hour = failures_by_hour(conn, HOURS)
+        week = failures_by_hour(conn, WEEK_HOURS)
     failed = int(by_hour.to_numpy().sum())
-    picture = b64encode(draw_failures(by_hour)).decode()
     return dg.MaterializeResult(
         metadata={
             "failed runs": failed,
-            "by hour": dg.MetadataValue.md(f"![Failed runs by hour and kind](data:image/png;base64,{picture})"),
+            "by hour": _picture("Failed runs by hour and kind", draw_failures(by_hour)),
+            "by kind and hour, 7 days": _picture("Failed runs of 7 days by kind and hour", draw_failure_heat(week)),
             **{f"failed runs of kind {kind}": int(by_hour[kind].sum()) for kind in by_hour.columns},
             **_links(failures),
             "newest failed runs": table([_row(failure) for failure in failures], FAILURE_COLUMNS),
@@ -123,6 +126,10 @@ def _row(failure: Mapping[Any, Any]) -> dict[str, Any]:
         str(failure["dagster_run_id"] or "")[:8],
     )
     return dict(zip(FAILURE_COLUMNS, values, strict=True))
+
+
+def _picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{b64encode(png).decode()})")
 
 
 def _links(failures: Sequence[Mapping[Any, Any]]) -> dict[str, dg.DagsterRunMetadataValue]:

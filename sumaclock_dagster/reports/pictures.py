@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 KINDS_SHOWN = 8
+LABEL_LENGTH = 24
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000", "#999999")
 
 
@@ -47,6 +49,46 @@ def draw_failures(by_hour: pd.DataFrame) -> bytes:
     return png_of(figure)
 
 
+def draw_failure_heat(by_hour: pd.DataFrame) -> bytes:
+    """A heat map of `by_hour` (as above, of some days): a row a kind, a cell an hour, 900 pixels wide.
+
+    The kinds with most failures have rows of their own, the most frequent on top, the rest share "other".
+    """
+    table = _most_frequent(by_hour)
+    kinds = list(table.columns)
+    figure = Figure(figsize=(9, 1.7 + 0.3 * max(len(kinds), 3)), dpi=100, layout="constrained")
+    axes = figure.subplots()
+    total, most = int(table.to_numpy().sum()), int(table.to_numpy().max(initial=0))
+    axes.set_title(f"{total:,} failed run{'' if total == 1 else 's'} by kind and hour", fontsize=13, loc="left")
+    axes.set_xlabel("hour in which the run failed (UTC)", fontsize=11)
+    axes.set_ylabel("kind (failed runs)", fontsize=11)
+    days = [n for n, hour in enumerate(table.index) if hour.hour == 0]
+    axes.set_xticks(days, [f"{table.index[n]:%a\n%d %b}" for n in days], fontsize=10, ha="left")
+    axes.set_xlim(0, len(table))
+    for day in days:
+        axes.axvline(day, color="#999999", linewidth=0.6)
+    if total:
+        # Nothing stays white; one failure is told from none, and a thousand from a hundred.
+        shown = table.to_numpy().T.astype(float)
+        shown[shown == 0] = float("nan")
+        mesh = axes.pcolormesh(shown, cmap="YlOrRd", norm=LogNorm(0.2, max(10, most)))
+        axes.set_yticks(
+            [n + 0.5 for n in range(len(kinds))], [_short(kind, int(table[kind].sum())) for kind in kinds], fontsize=10
+        )
+        axes.invert_yaxis()
+        axes.hlines(range(1, len(kinds)), 0, len(table), color="#dddddd", linewidth=0.6)
+        bar = figure.colorbar(mesh, ax=axes, pad=0.01)
+        bar.set_label("failed runs per hour", fontsize=10)
+        bar.set_ticks(_round_counts(most))
+        bar.ax.minorticks_off()
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    else:
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "No failed runs", transform=axes.transAxes, ha="center", va="center", fontsize=13)
+    without_frame(axes)
+    return png_of(figure)
+
+
 def without_frame(axes: Axes) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -56,6 +98,17 @@ def png_of(figure: Figure) -> bytes:
     png = BytesIO()
     figure.savefig(png, format="png", metadata={"Software": None})
     return png.getvalue()
+
+
+def _short(kind: str, failed: int) -> str:
+    name = kind if len(kind) <= LABEL_LENGTH else f"{kind[: LABEL_LENGTH - 1]}…"
+    return f"{name} ({failed:,})"
+
+
+def _round_counts(most: int) -> list[int]:
+    """1, 3, 10, 30 … up to the most, which ends the scale."""
+    steps = [step * 10**power for power in range(len(str(most))) for step in (1, 3)]
+    return [step for step in steps if step < most * 0.5] + [max(most, 1)]
 
 
 def _hour_labels(hours: pd.Index[Any]) -> list[str]:
