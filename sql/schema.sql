@@ -586,7 +586,7 @@ CREATE FUNCTION sumaclock.job_queue_by_role() RETURNS TABLE(queued_by name, due 
                count(q.claimed_at) as running
         from sumaclock.job_queue q group by q.queued_by
     ), running as (
-        select r.queued_by, count(*) filter (where r.slot > 0) as runners, max(coalesce(r.looked_at, r.enabled_at)) as looked_at
+        select r.queued_by, count(*) filter (where r.slot > 0) as runners, max(greatest(r.looked_at, r.enabled_at)) as looked_at
         from sumaclock.job_runners r group by r.queued_by
     ), failed as (
         select e.queued_by, count(*) as failed_lately
@@ -679,7 +679,7 @@ begin
     delete from sumaclock.job_runners r where r.queued_by = note_runners.role and (r.slot > slots or slots = 0);
     insert into sumaclock.job_runners (queued_by, slot)
     select note_runners.role, s from generate_series(0, slots) as s where slots > 0
-    on conflict do nothing;
+    on conflict on constraint job_runners_pkey do update set enabled_at = excluded.enabled_at;
 end $$;
 
 ALTER FUNCTION sumaclock.note_runners(role name, slots integer) OWNER TO sumaclock_owner;
@@ -1012,7 +1012,6 @@ CREATE FUNCTION sumaclock.schedule_once(command text, max_attempts integer DEFAU
 declare
     queued bigint;
     looked timestamptz;
-    enabled timestamptz;
 begin
     if command is null or octet_length(command) not between 1 and 10000000 or command ~ '^\s*$' then
         raise exception 'command takes 1 to 10,000,000 bytes of SQL and has %.', coalesce(octet_length(command)::text, 'none: it is null')
@@ -1046,14 +1045,14 @@ begin
         raise exception 'search_path takes up to 10,000 bytes.' using errcode = 'invalid_parameter_value', hint = 'Name the schemas in the command.';
     end if;
 
-    select max(r.looked_at), min(r.enabled_at) into looked, enabled from sumaclock.job_runners r where r.queued_by = current_user;
-    if enabled is null then
+    select max(greatest(r.looked_at, r.enabled_at)) into looked from sumaclock.job_runners r where r.queued_by = current_user;
+    if looked is null then
         raise exception 'Role % has no runners, so nothing would ever run its commands.', quote_ident(current_user)
             using errcode = 'object_not_in_prerequisite_state',
                   hint = format('Make them: `sumaclock once enable` for the app role, `sumaclock once enable --role %s` for another.', quote_ident(current_user));
     end if;
-    if coalesce(looked, enabled) < clock_timestamp() - interval '2 minutes' then
-        raise warning 'The command is queued, but no runner of role % has looked at the queue since %.', quote_ident(current_user), coalesce(looked, enabled)
+    if looked < clock_timestamp() - interval '2 minutes' then
+        raise warning 'The command is queued, but no runner of role % has looked at the queue since %.', quote_ident(current_user), looked
             using hint = 'Is pg_cron running? `sumaclock doctor` says, and `sumaclock once enable` makes the runners anew.';
     end if;
 

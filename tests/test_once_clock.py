@@ -11,9 +11,11 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
+from sumaclock_dagster.cli.doctor import migrate
 from sumaclock_dagster.cli.once import once
 from sumaclock_dagster.clock.pg_cron import open_clock
 from sumaclock_dagster.db import Connection, connect, with_database
+from sumaclock_dagster.embedded.ground import ensure_runners
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.once.direct import list_direct, place_direct
 from sumaclock_dagster.once.runners import list_runner_jobs, place_runners
@@ -269,3 +271,22 @@ def test_a_runner_that_is_killed_leaves_its_command_to_another(
             )[1]
         )
     assert app.execute("select jobid, attempts, sqlstate from sumaclock.job_queue").fetchall() == [(jobid, 1, "08006")]
+
+
+def test_up_and_migrate_make_the_app_roles_runners(
+    app_db: AppDatabase, app: Connection, monkeypatch: pytest.MonkeyPatch, environment: None
+) -> None:
+    ensure_runners(app_db.settings.model_copy(update={"job_runners": 2}))
+    with open_clock(app, app_db.cron_url) as clock:
+        assert len(list_runner_jobs(clock)) == 3
+        monkeypatch.setenv("SUMACLOCK_OWNER_DATABASE_URL", app_db.owner_url)
+        migrated = CliRunner().invoke(migrate, ["--json"])
+        assert (migrated.exit_code, json.loads(migrated.stdout)) == (0, {"applied": []})
+        assert len(list_runner_jobs(clock)) == 5
+        monkeypatch.setenv("SUMACLOCK_JOB_RUNNERS", "0")
+        assert CliRunner().invoke(migrate, []).exit_code == 0
+        assert list_runner_jobs(clock) == []
+    monkeypatch.setenv("SUMACLOCK_CRON_DATABASE_URL", "postgresql://x@127.0.0.1:1/postgres")
+    alone = CliRunner().invoke(migrate, ["--json"])
+    assert (alone.exit_code, json.loads(alone.stdout)) == (0, {"applied": []})
+    assert "One-off commands have no runners yet" in alone.stderr
