@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
+
+
+# How jobs are fired: by a clock job each, or by one a schedule.
+ClockMode = Literal["jobs", "slots"]
 
 
 class SumaclockError(Exception):

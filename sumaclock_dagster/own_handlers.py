@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sumaclock_dagster.clock.spent_slots import slot_handlers
 from sumaclock_dagster.demo import demo_handlers
 from sumaclock_dagster.handlers import Handlers
 from sumaclock_dagster.launches.handler import launch_handlers
@@ -22,6 +23,7 @@ def own_handlers(settings: Settings) -> Handlers:
         delivery_handlers(settings),
         launch_handlers(settings),
         own_system_jobs(settings),
+        slot_handlers(settings),
     ):
         handlers.include(registry)
     return handlers

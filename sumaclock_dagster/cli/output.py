@@ -62,7 +62,8 @@ def app_session() -> Iterator[Connection]:
 @contextmanager
 def clock_session() -> Iterator[tuple[Connection, Clock]]:
     """The app database and its clock."""
-    with app_session() as app, open_clock(app, Settings().cron_url) as clock:
+    settings = Settings()
+    with app_session() as app, open_clock(app, settings.cron_url, settings.clock) as clock:
         yield app, clock
 
 

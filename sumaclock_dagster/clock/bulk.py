@@ -9,8 +9,9 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from sumaclock_dagster.clock.command import firing_command
+from sumaclock_dagster.clock.command import firing_command, slot_firing_command
 from sumaclock_dagster.clock.pg_cron import PREFIX, Clock, clock_job_name
+from sumaclock_dagster.clock.slots import SLOT_PREFIX
 from sumaclock_dagster.db import Connection, query
 
 # pg_cron never notices about 3,000 changes in one transaction, until the next one.
@@ -19,7 +20,8 @@ MOST_CHANGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class NamedClockJob:
-    """A row of `cron.job` with a name of ours. It is ours only where database and username are, too."""
+    """A row of `cron.job` with a name of ours. It is ours only where database and username are, too. job_id: of a slot,
+    where it is named like one's."""
 
     jobid: int
     job_id: UUID
@@ -35,8 +37,8 @@ class NamedClockJob:
 
 @dataclass(slots=True)
 class Changes:
-    """removed: numbers of pg_cron. placed: (job id, raw schedule, whether its command is careful). What is in both is
-    made anew."""
+    """removed: numbers of pg_cron. placed: (job id or slot, raw schedule, whether its command is careful; of a slot it
+    always is). What is in both is made anew."""
 
     removed: list[int] = field(default_factory=list)
     placed: list[tuple[UUID, str, bool]] = field(default_factory=list)
@@ -45,9 +47,9 @@ class Changes:
         return len(self.removed) + len(self.placed)
 
 
-def list_named(clock: Clock, ids: Collection[UUID] | None = None) -> list[NamedClockJob]:
-    """The clock jobs named like ours (of these jobs, or all) that the clock's role may see."""
-    return clock.call(lambda conn: _list_named(conn, clock.database_name, ids))
+def list_named(clock: Clock, ids: Collection[UUID] | None = None, prefix: str = PREFIX) -> list[NamedClockJob]:
+    """The clock jobs named like ours (of these jobs or, with SLOT_PREFIX, slots; or all) that its role may see."""
+    return clock.call(lambda conn: _list_named(conn, clock.database_name, ids, prefix))
 
 
 def read_role_and_port(clock: Clock) -> tuple[str, int]:
@@ -61,26 +63,38 @@ def read_role_and_port(clock: Clock) -> tuple[str, int]:
     return clock.call(read)
 
 
-def change_many(clock: Clock, ids: Collection[UUID], decide: Callable[[list[NamedClockJob]], Changes]) -> Changes:
-    """Look at these jobs' clock jobs and make the changes that `decide` wants, in one transaction. It may be asked
-    again. Raises SumaclockError; ValueError for over 1,000 changes."""
+def change_many(
+    clock: Clock,
+    ids: Collection[UUID],
+    decide: Callable[[list[NamedClockJob]], Changes],
+    prefix: str = PREFIX,
+) -> Changes:
+    """Look at the clock jobs of these jobs (or slots) and make the changes that `decide` wants, in one transaction. It
+    may be asked again. Raises SumaclockError; ValueError for over 1,000 changes."""
 
     def work(conn: Connection) -> Changes:
         with conn.transaction():
-            changes = decide(_list_named(conn, clock.database_name, ids))
+            changes = decide(_list_named(conn, clock.database_name, ids, prefix))
             if len(changes) > MOST_CHANGES:
                 raise ValueError(f"{len(changes)} changes of cron.job are too many for one transaction.")
-            _apply(conn, clock.database_name, changes)
+            _apply(conn, clock.database_name, changes, prefix)
         return changes
 
     return clock.call(work)
 
 
 def clear(clock: Clock) -> int:
-    """Remove every clock job of this database and role. Returns how many."""
+    """Remove every clock job of this database and role, slots' too. Returns how many."""
+    return _clear(clock, PREFIX) + _clear(clock, SLOT_PREFIX)
+
+
+def _clear(clock: Clock, prefix: str) -> int:
     removed = 0
-    while some := clock.listed()[:MOST_CHANGES]:
-        removed += len(change_many(clock, [job.job_id for job in some], partial(_all_of, [job.jobid for job in some])))
+    while some := clock.listed(prefix)[:MOST_CHANGES]:
+        ids = [job.job_id for job in some]
+        if prefix == SLOT_PREFIX:
+            clock.slots.forget(ids)
+        removed += len(change_many(clock, ids, partial(_all_of, [job.jobid for job in some]), prefix))
     return removed
 
 
@@ -89,22 +103,25 @@ def _all_of(jobids: Collection[int], named: list[NamedClockJob]) -> Changes:
     return Changes(removed=[job.jobid for job in named if job.jobid in jobids])
 
 
-def _list_named(conn: Connection, database: str, ids: Collection[UUID] | None) -> list[NamedClockJob]:
+def _list_named(conn: Connection, database: str, ids: Collection[UUID] | None, prefix: str) -> list[NamedClockJob]:
     cursor = conn.cursor(row_factory=class_row(NamedClockJob))
     if ids is None:
-        return cursor.execute(query("list_named_clock_jobs"), {"prefix": f"{database}{PREFIX}"}).fetchall()
-    names = [clock_job_name(database, job_id) for job_id in ids]
+        return cursor.execute(query("list_named_clock_jobs"), {"prefix": f"{database}{prefix}"}).fetchall()
+    names = [clock_job_name(database, job_id, prefix) for job_id in ids]
     return cursor.execute(query("list_clock_jobs_by_name"), {"names": names}, prepare=False).fetchall()
 
 
-def _apply(conn: Connection, database: str, changes: Changes) -> None:
+def _apply(conn: Connection, database: str, changes: Changes, prefix: str) -> None:
     if changes.removed:
         conn.execute(query("unschedule_clock_jobs"), {"jobids": changes.removed}, prepare=False)
     if changes.placed:
         values = {
             "database": database,
-            "names": [clock_job_name(database, job_id) for job_id, _, _ in changes.placed],
+            "names": [clock_job_name(database, job_id, prefix) for job_id, _, _ in changes.placed],
             "schedules": [schedule for _, schedule, _ in changes.placed],
-            "commands": [firing_command(job_id, careful=careful) for job_id, _, careful in changes.placed],
+            "commands": [
+                slot_firing_command(job_id) if prefix == SLOT_PREFIX else firing_command(job_id, careful=careful)
+                for job_id, _, careful in changes.placed
+            ],
         }
         conn.execute(query("schedule_clock_jobs"), values, prepare=False)

@@ -1,4 +1,4 @@
-"""The two fixed commands that clock jobs run (rule 1: the clock does one thing)."""
+"""The fixed commands that clock jobs run (rule 1: the clock does one thing)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ def firing_command(job_id: UUID, *, careful: bool = False) -> str:
 
     Raises TypeError for anything but a plain UUID, before any SQL exists.
     """
-    if type(job_id) is not UUID:
-        raise TypeError(f"A firing takes a UUID and nothing else, not {type(job_id).__name__}.")
-    name = "fire_from_clock_with_care" if careful else "fire_from_clock"
-    return query(name).decode().strip().replace("{job_id}", str(job_id))
+    return _filled("fire_from_clock_with_care" if careful else "fire_from_clock", "{job_id}", job_id)
+
+
+def slot_firing_command(slot: UUID) -> str:
+    """The SQL that pg_cron runs at the time of a slot: write one run for each of its jobs that joined it before this
+    minute, with the care that `firing_command` takes where the job's row asks for it, and wake the workers.
+
+    A job that somebody is deleting is left out, or it would end the statement for all others. Raises TypeError.
+    """
+    return _filled("fire_slot_from_clock", "{slot_id}", slot)
 
 
 def skips(schedule: str, overlap: str) -> bool:
@@ -29,5 +35,11 @@ def skips(schedule: str, overlap: str) -> bool:
 
 
 def is_careful(schedule: str, overlap: str) -> bool:
-    """Whether a job (no task's) needs the careful command. The plain one costs thousands of firings a minute less."""
+    """Whether a job (no task's) needs the careful command. All others keep the plain one, which asks nothing."""
     return overlap == "skip" or SECONDS.fullmatch(schedule) is not None
+
+
+def _filled(name: str, place: str, value: UUID) -> str:
+    if type(value) is not UUID:
+        raise TypeError(f"A firing takes a UUID and nothing else, not {type(value).__name__}.")
+    return query(name).decode().strip().replace(place, str(value))

@@ -26,6 +26,7 @@ from psycopg.rows import class_row
 from sumaclock_dagster.clock.command import is_careful
 from sumaclock_dagster.clock.payload import check_text, payload_json
 from sumaclock_dagster.clock.pg_cron import Clock
+from sumaclock_dagster.clock.placing import Standing, place_job, read_standing
 from sumaclock_dagster.clock.refusals import job_refusals
 from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.model import Job, RunStatus, SumaclockError
@@ -76,7 +77,7 @@ def create_job(
         job = _one(app, "insert_job", values)
         assert job is not None  # noqa: S101  (an insert returns its row or raises)
         if enabled:
-            _place(clock, job)
+            _place(app, clock, job, None, new=job_id is None)
     return job
 
 
@@ -105,9 +106,10 @@ def change_job(
         "schedule": None if schedule is None else _checked(clock, schedule),
     }
     with _change(app, job_id):
+        before = read_standing(app, job_id)
         job = _updated(app, job_id, **values)
         if job.enabled and (schedule is not None or overlap is not None):
-            _place(clock, job)
+            _place(app, clock, job, before)
     return job
 
 
@@ -130,9 +132,10 @@ def resume_job(app: Connection, clock: Clock, job_id: UUID) -> Job:
     Raises SumaclockError for an unknown job, and for a schedule that this pg_cron does not know.
     """
     with _change(app, job_id):
+        before = read_standing(app, job_id)
         job = _updated(app, job_id, enabled=True)
         _checked(clock, job.schedule)
-        _place(clock, job)
+        _place(app, clock, job, before)
     return job
 
 
@@ -218,8 +221,9 @@ def _checked(clock: Clock, schedule: str) -> str:
     return schedule
 
 
-def _place(clock: Clock, job: Job) -> None:
-    clock.schedule(job.id, job.schedule, careful=is_careful(job.schedule, job.overlap))
+def _place(app: Connection, clock: Clock, job: Job, before: Standing | None, *, new: bool = False) -> None:
+    careful = is_careful(job.schedule, job.overlap)
+    place_job(app, clock, job.id, job.schedule, careful=careful, before=before, new=new)
 
 
 def _updated(app: Connection, job_id: UUID, **values: Any) -> Job:

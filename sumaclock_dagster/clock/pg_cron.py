@@ -13,11 +13,12 @@ import psycopg
 from psycopg import errors
 from psycopg.rows import class_row
 
-from sumaclock_dagster.clock.command import firing_command
+from sumaclock_dagster.clock.command import firing_command, slot_firing_command
 from sumaclock_dagster.clock.reach import connect_or_refuse
 from sumaclock_dagster.clock.refusals import clock_refusal
+from sumaclock_dagster.clock.slots import SLOT_PREFIX, SlotNotes, slot_id
 from sumaclock_dagster.db import Connection, query
-from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.model import ClockMode, SumaclockError
 from sumaclock_dagster.raw_schedule import ClockFeatures
 
 T = TypeVar("T")
@@ -29,7 +30,8 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class ClockJob:
-    """A row of `cron.job` that is ours. `jobid` is pg_cron's own number; an inactive one never fires."""
+    """A row of `cron.job` that is ours. `jobid` is pg_cron's own number; an inactive one never fires. job_id: the slot,
+    where it is a slot's."""
 
     jobid: int
     job_id: UUID
@@ -38,10 +40,11 @@ class ClockJob:
     active: bool
 
 
-def clock_job_name(database_name: str, job_id: UUID) -> str:
-    """`<database>:cron:<job id>`. Raises SumaclockError for a database name over 21 bytes."""
+def clock_job_name(database_name: str, job_id: UUID, prefix: str = PREFIX) -> str:
+    """`<database>:cron:<job id>`, or with SLOT_PREFIX `<database>:slot:<slot>`, which is as long. Raises SumaclockError
+    for a database name over 21 bytes."""
     check_database_name(database_name)
-    return f"{database_name}{PREFIX}{job_id}"
+    return f"{database_name}{prefix}{job_id}"
 
 
 def check_database_name(database_name: str) -> None:
@@ -54,22 +57,25 @@ def check_database_name(database_name: str) -> None:
         )
 
 
-def open_clock(app: Connection, cron_url: str) -> Clock:
+def open_clock(app: Connection, cron_url: str, mode: ClockMode = "jobs") -> Clock:
     """The clock of the database that `app` is connected to. Nothing connects to pg_cron until it is used."""
     row = app.execute(query("read_current_database")).fetchone()
     assert row is not None  # noqa: S101  (a select without from has one row)
-    return Clock(cron_url, str(row[0]))
+    return Clock(cron_url, str(row[0]), mode)
 
 
 class Clock:
     """Places and removes clock jobs over one connection of its own, opened on first use and again after a break.
 
     database_name: the app database's real name, as PostgreSQL (not a pooler) calls it.
+    mode: how jobs fire that are placed from now on, and that a sync moves.
     Every method raises SumaclockError with the remedy when pg_cron cannot be reached or refuses. Threads may share it.
     """
 
-    def __init__(self, cron_url: str, database_name: str) -> None:
+    def __init__(self, cron_url: str, database_name: str, mode: ClockMode = "jobs") -> None:
         self.database_name = database_name
+        self.has_slots = mode == "slots"
+        self.slots = SlotNotes(cron_url, database_name)
         self._cron_url = cron_url
         self._connection: Connection | None = None
         self._features: ClockFeatures | None = None
@@ -87,6 +93,7 @@ class Clock:
             if self._connection is not None:
                 self._connection.close()
             self._connection = self._features = None
+            self.slots.close()
 
     def schedule(self, job_id: UUID, schedule: str, *, careful: bool = False) -> None:
         """Make the job's clock job, or change it to this raw schedule and command (see `firing_command`), and see that
@@ -100,18 +107,29 @@ class Clock:
         name = clock_job_name(self.database_name, job_id)
         self.call(lambda conn: _remove(conn, self.database_name, name))
 
-    def listed(self) -> list[ClockJob]:
-        """The clock jobs of this database and role, and nobody else's."""
-        where = {"database": self.database_name, "prefix": f"{self.database_name}{PREFIX}"}
+    def place_slot(self, schedule: str) -> None:
+        """See that the slot of a raw schedule fires: first in pg_cron, then in `clock_slots`. Where that says so
+        already, nothing is sent to pg_cron."""
+        slot = slot_id(schedule)
+        name = clock_job_name(self.database_name, slot, SLOT_PREFIX)
+        with self._lock:
+            if not self.slots.noted([slot]):
+                command = slot_firing_command(slot)
+                self.call(lambda conn: _place(conn, self.database_name, name, schedule, command))
+                self.slots.note({slot: schedule})
+
+    def listed(self, prefix: str = PREFIX) -> list[ClockJob]:
+        """The clock jobs of this database and role, and nobody else's: those of jobs, or with SLOT_PREFIX of slots."""
+        where = {"database": self.database_name, "prefix": f"{self.database_name}{prefix}"}
         return self.call(
             lambda conn: (
                 conn.cursor(row_factory=class_row(ClockJob)).execute(query("list_clock_jobs"), where).fetchall()
             )
         )
 
-    def find(self, job_id: UUID) -> ClockJob | None:
-        """The job's clock job, or None."""
-        name = clock_job_name(self.database_name, job_id)
+    def find(self, job_id: UUID, prefix: str = PREFIX) -> ClockJob | None:
+        """The clock job of a job, or with SLOT_PREFIX of a slot; or None."""
+        name = clock_job_name(self.database_name, job_id, prefix)
         row = self.call(lambda conn: _find(conn, name))
         if row is None or row["database"] != self.database_name:
             return None

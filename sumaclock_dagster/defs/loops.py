@@ -39,7 +39,7 @@ def fire_what_is_late(context: dg.OpExecutionContext, sumaclock: dg.ResourcePara
 
     with sumaclock.connect("heartbeat") as app:
         done = beat(app, sumaclock.settings.retention_days)
-        with open_clock(app, sumaclock.settings.cron_url) as clock:
+        with open_clock(app, sumaclock.settings.cron_url, sumaclock.settings.clock) as clock:
             reasons = why_late(app, clock, done.tasks)
     if not done.looked:
         context.log.info("Another heartbeat is at work.")

@@ -27,7 +27,7 @@ class SyncConfig(dg.Config):
 @contextmanager
 def both_sides(sumaclock: Sumaclock, purpose: str) -> Iterator[tuple[Connection, Clock]]:
     """A connection to the app database, and its clock. Raises SumaclockError when one of them can't be reached."""
-    with sumaclock.connect(purpose) as app, open_clock(app, sumaclock.settings.cron_url) as clock:
+    with sumaclock.connect(purpose) as app, open_clock(app, sumaclock.settings.cron_url, sumaclock.settings.clock) as clock:
         yield app, clock
 
 

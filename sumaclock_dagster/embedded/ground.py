@@ -55,7 +55,7 @@ def prepare_named_server(settings: Settings, say: Callable[[str], None]) -> None
 
 def ensure_demo_job(settings: Settings) -> Job:
     """The demo job, made if it is not there. A paused one stays paused. Raises SumaclockError."""
-    with connect(settings.app_url, APPLICATION) as app, open_clock(app, settings.cron_url) as clock:
+    with connect(settings.app_url, APPLICATION) as app, open_clock(app, settings.cron_url, settings.clock) as clock:
         try:
             return get_job(app, DEMO_JOB)
         except SumaclockError:

@@ -17,11 +17,13 @@ from psycopg.rows import class_row
 
 from sumaclock_dagster.calendar import pg_cron_for
 from sumaclock_dagster.clock.bulk import list_named
-from sumaclock_dagster.clock.pg_cron import Clock
+from sumaclock_dagster.clock.pg_cron import PREFIX, Clock
+from sumaclock_dagster.clock.slots import SLOT_PREFIX, slot_id
 from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.raw_schedule import previous_utc
-from sumaclock_dagster.reconcile.drift import by_job, own_row, read_ground
+from sumaclock_dagster.reconcile.differences import by_job, own_row
+from sumaclock_dagster.reconcile.drift import read_ground
 
 # A firing may take a minute and a half when ten thousand are due at once.
 LATE_SECONDS = 180
@@ -112,12 +114,15 @@ def why_late(app: Connection, clock: Clock, late: Sequence[LateTask]) -> dict[UU
     some = late[:EXPLAINED]
     try:
         ground = read_ground(app, clock)
-        rows = by_job(list_named(clock, [task.job_id for task in some]))
+        names = {
+            task.job_id: slot_id(pg_cron_for(task.scheduled_at)) if ground.has_slots else task.job_id for task in some
+        }
+        rows = by_job(list_named(clock, set(names.values()), SLOT_PREFIX if ground.has_slots else PREFIX))
     except SumaclockError as error:
         return {task.task_id: str(error) for task in some}
     reasons = {}
     for task in some:
-        own = own_row(rows.get(task.job_id, []), ground)
+        own = own_row(rows.get(names[task.job_id], []), ground)
         if own is None:
             reason = "It has no clock job."
         elif not own.active:

@@ -8,65 +8,40 @@ so that move comes after this one and wins. What a killed sync left half-way is 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import UUID
 
 from psycopg.pq import TransactionStatus
 
 from sumaclock_dagster.clock.bulk import MOST_CHANGES, Changes, NamedClockJob, change_many, read_role_and_port
 from sumaclock_dagster.clock.pg_cron import Clock
+from sumaclock_dagster.clock.slots import slot_id
+from sumaclock_dagster.clock.spent_slots import remove_slots
 from sumaclock_dagster.clock.system_jobs import FoundSystemJob, SystemChanges, change_system, system_clock_jobs
 from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.raw_schedule import check
+from sumaclock_dagster.reconcile.differences import Drift, DriftKind, by_job, is_made_anew, own_row, strayed_row
 from sumaclock_dagster.reconcile.drift import (
-    Drift,
-    Ground,
     Wanted,
-    by_job,
     compare,
     compare_system,
-    count_by_kind,
     find_drift,
-    own_row,
     read_ground,
     read_wanted,
-    strayed_row,
     system_row,
+    wanted_slots,
 )
+from sumaclock_dagster.reconcile.report import SyncReport
+from sumaclock_dagster.reconcile.slots import hold_slots, place_slots
+
+__all__ = ["BATCH", "BUSY", "Mender", "Say", "SyncReport", "sync"]
 
 # A clock job that is made anew takes two changes.
 BATCH = MOST_CHANGES // 2
 ROUNDS = 3
 BUSY = "Somebody was changing it during the sync, and leaves it right; otherwise sync again."
-
-
-@dataclass(slots=True)
-class SyncReport:
-    """What a sync found, and what it did.
-
-    found: the drift at its start. left: what remains, each with the reason; the same as found in a dry run.
-    placed, removed: changes of clock jobs; made anew counts as both. rows: rows of `cron_jobs` that were mended.
-    """
-
-    dry_run: bool
-    found: list[Drift]
-    left: list[Drift] = field(default_factory=list)
-    placed: int = 0
-    removed: int = 0
-    rows: int = 0
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return count_by_kind(self.found)
-
-    @property
-    def mended(self) -> list[Drift]:
-        """What was found and does not remain."""
-        remaining = Counter((drift.subject, drift.kind) for drift in self.left)
-        return [drift for drift in self.found if not remaining[(drift.subject, drift.kind)]]
 
 
 Say = Callable[[str], None]
@@ -121,15 +96,21 @@ class Mender:
     def mend(self, drifts: Sequence[Drift]) -> None:
         if any(drift.system for drift in drifts):
             self._mend_system()
+        # Slots are there before the first job joins them, and until the last has left.
+        self._place_slots({drift.slot for drift in drifts if drift.slot and drift.kind is not DriftKind.ORPHAN})
         ids = sorted({drift.job_id for drift in drifts if drift.job_id is not None})
         for start in range(0, len(ids), BATCH):
-            self._mend(ids[start : start + BATCH])
+            self._in_halves(ids[start : start + BATCH], self._mend_batch)
             done = min(start + BATCH, len(ids))
             self._say(f"{done} of {len(ids)} jobs looked at; {self.changes} changes.")
+        orphans = [drift.slot for drift in drifts if drift.slot and drift.kind is DriftKind.ORPHAN]
+        self._report.removed += remove_slots(self._app, self._clock, orphans)
 
     def explained(self, drifts: list[Drift]) -> list[Drift]:
         """With the reason why each remains, where there is one."""
-        return [replace(drift, left=drift.left or self._refused.get(drift.job_id, "")) for drift in drifts]
+        return [
+            replace(drift, left=drift.left or self._refused.get(drift.slot or drift.job_id, "")) for drift in drifts
+        ]
 
     def _mend_system(self) -> None:
         try:
@@ -151,37 +132,72 @@ class Mender:
                 changes.placed.append(job)
         return changes
 
-    def _mend(self, ids: list[UUID]) -> None:
+    def _place_slots(self, slots: set[UUID]) -> None:
+        if not slots:
+            return
+        wanted = wanted_slots(read_wanted(self._app).values(), self._ground)
+
+        def place(some: list[UUID]) -> None:
+            changes = place_slots(self._app, self._clock, [wanted[slot] for slot in some], self._ground)
+            self._report.placed += len(changes.placed)
+            self._report.removed += len(changes.removed)
+
+        self._refused |= {
+            slot: said for slot in slots & wanted.keys() if (said := self._refusal(wanted[slot].schedule))
+        }
+        good = sorted(slots & wanted.keys() - self._refused.keys())
+        for start in range(0, len(good), BATCH):
+            self._in_halves(good[start : start + BATCH], place)
+
+    def _in_halves(self, ids: list[UUID], mend: Callable[[list[UUID]], None]) -> None:
         """One bad job harms itself alone: a batch that pg_cron refuses is halved until it is found."""
         try:
-            self._mend_batch(ids)
+            mend(ids)
         except SumaclockError as error:
             if len(ids) == 1:
                 self._refused[ids[0]] = str(error)
                 return
             # When pg_cron is away, this raises, and so does the sync.
             read_role_and_port(self._clock)
-            self._mend(ids[: len(ids) // 2])
-            self._mend(ids[len(ids) // 2 :])
+            self._in_halves(ids[: len(ids) // 2], mend)
+            self._in_halves(ids[len(ids) // 2 :], mend)
 
     def _mend_batch(self, ids: list[UUID]) -> None:
+        if not self._ground.has_slots:
+            self._leave_slots(ids)
         with self._app.transaction():
             locked = [row[0] for row in self._app.execute(query("try_lock_jobs"), {"ids": ids}).fetchall()]
             # A statement of its own: what it reads is as the locks' former holders left it.
             wanted = read_wanted(self._app, locked)
-            changes = change_many(self._clock, locked, lambda rows: self._decide(locked, wanted, rows))
+            slots = wanted_slots(wanted.values(), self._ground)
+            held = hold_slots(self._app, slots) if slots else set()
+            changes = change_many(self._clock, locked, lambda rows: self._decide(locked, wanted, rows, held))
             rows = self._mend_rows([job for job in wanted.values() if job.is_task and not job.is_unknown])
+            # The time from which the slot counts comes after their own clock jobs are gone: no minute fires them twice.
+            joining = [job.job_id for job in wanted.values() if not job.in_slot and _fires_by(job, held)]
+            if joining:
+                rows += self._app.execute(query("join_slots"), {"ids": joining}).rowcount
         self._report.placed += len(changes.placed)
         self._report.removed += len(changes.removed)
         self._report.rows += rows
 
-    def _decide(self, ids: list[UUID], wanted: dict[UUID, Wanted], named: list[NamedClockJob]) -> Changes:
+    def _leave_slots(self, ids: list[UUID]) -> None:
+        """Committed before they get clock jobs of their own: no minute fires them twice."""
+        with self._app.transaction():
+            locked = [row[0] for row in self._app.execute(query("try_lock_jobs"), {"ids": ids}).fetchall()]
+            self._report.rows += self._app.execute(query("leave_slots"), {"ids": locked}).rowcount
+
+    def _decide(
+        self, ids: list[UUID], wanted: dict[UUID, Wanted], named: list[NamedClockJob], held: set[UUID]
+    ) -> Changes:
         changes, rows = Changes(), by_job(named)
         for job_id in ids:
-            self._decide_one(changes, job_id, wanted.get(job_id), rows.get(job_id, []))
+            self._decide_one(changes, job_id, wanted.get(job_id), rows.get(job_id, []), held)
         return changes
 
-    def _decide_one(self, changes: Changes, job_id: UUID, job: Wanted | None, rows: list[NamedClockJob]) -> None:
+    def _decide_one(
+        self, changes: Changes, job_id: UUID, job: Wanted | None, rows: list[NamedClockJob], held: set[UUID]
+    ) -> None:
         drifts = [drift for drift in compare(job_id, job, rows, self._ground) if not drift.left]
         own, strayed = own_row(rows, self._ground), strayed_row(rows, self._ground)
         in_clock = [drift for drift in drifts if drift.jobid is not None or own is None]
@@ -192,13 +208,16 @@ class Mender:
             if refusal:
                 self._refused[job_id] = refusal
                 return
+            if self._ground.has_slots and not _fires_by(job, held):
+                return
         if strayed is not None:
             if strayed.database_exists:
                 return
             changes.removed.append(strayed.jobid)
-        if own is not None and (job is None or not job.fires or is_made_anew(own, self._ground)):
+        needed = job is not None and job.fires and not self._ground.has_slots
+        if own is not None and (not needed or is_made_anew(own, self._ground)):
             changes.removed.append(own.jobid)
-        if job is not None and job.fires and not job.is_unknown:
+        if needed and job is not None and not job.is_unknown:
             changes.placed.append((job_id, job.clock_schedule, job.is_careful))
 
     def _refusal(self, schedule: str) -> str:
@@ -224,6 +243,6 @@ class Mender:
         return len(self._app.execute(query("mend_task_jobs"), values).fetchall())
 
 
-def is_made_anew(own: NamedClockJob | FoundSystemJob, ground: Ground) -> bool:
-    """Scheduling an existing name changes neither whether it is active nor where it fires."""
-    return not own.active or own.port != ground.port or bool(ground.host and own.host != ground.host)
+def _fires_by(job: Wanted, slots: set[UUID]) -> bool:
+    """Whether a job is to fire by one of these slots."""
+    return job.fires and not job.is_unknown and slot_id(job.clock_schedule) in slots

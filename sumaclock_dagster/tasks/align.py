@@ -5,11 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 from sumaclock_dagster.clock.pg_cron import Clock
+from sumaclock_dagster.clock.placing import place_task_job
 from sumaclock_dagster.db import Connection, query
 
 
 def align(conn: Connection, clock: Clock, job_id: UUID) -> None:
-    """Let the clock job of a task's job be what the committed row says: at its next occurrence, or gone.
+    """Let the clock job of a task's job be what the committed row says: at its next occurrence, or gone. By a slot it
+    fires without a change of pg_cron, once the slot is there.
 
     The lock on the job's id lets one session at a time look and act, so what the last of them saw stands. `enabled`
     falls after the clock job is gone, and rises with it: until then a run that a crash left behind is still executed,
@@ -20,10 +22,11 @@ def align(conn: Connection, clock: Clock, job_id: UUID) -> None:
         row = conn.execute(query("read_task_placement"), {"job": job_id}).fetchone()
         if row is None:
             return
-        fires, next_run_at, schedule = row
+        fires, next_run_at, schedule, in_slot = row
         if not fires:
-            clock.unschedule(job_id)
+            if not in_slot:
+                clock.unschedule(job_id)
             conn.execute(query("disable_task_job"), {"job": job_id})
         elif next_run_at is not None:
-            clock.schedule(job_id, schedule)
+            place_task_job(conn, clock, job_id, schedule, in_slot=in_slot)
             conn.execute(query("confirm_task_placement"), {"job": job_id, "next_run_at": next_run_at})

@@ -50,7 +50,7 @@ class Doors:
     def clock(self, conn: Connection) -> Clock:
         with self._lock:
             if self._clock is None:
-                self._clock = open_clock(conn, self._settings.cron_url)
+                self._clock = open_clock(conn, self._settings.cron_url, self._settings.clock)
             return self._clock
 
     def close(self) -> None:

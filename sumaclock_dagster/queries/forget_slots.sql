@@ -1,0 +1,1 @@
+delete from sumaclock.clock_slots where id = any (%(ids)s::uuid[])
