@@ -24,7 +24,8 @@ def to_run_request(context: dg.SensorEvaluationContext, sensor: dg.SensorDefinit
     for all its requests. Raises Unfit.
     """
     try:
-        return _checked(context, sensor, offered)
+        with dg.partition_loading_context(dynamic_partitions_store=context.instance):
+            return _checked(context, sensor, offered)
     except Exception as error:
         raise Unfit(f"{type(error).__name__}: {error}"[:ERROR_MAX_CHARS]) from error
 
@@ -41,7 +42,6 @@ def _checked(context: dg.SensorEvaluationContext, sensor: dg.SensorDefinition, o
         asset_selection=keys or None,
         run_config=dict(target.run_config),
         tags=offered.tags(),
-        partition_key=target.partition_key,
     )
     if target.job is not None:
         repository.get_job(target.job)  # says best what is wrong with a name
@@ -49,6 +49,11 @@ def _checked(context: dg.SensorEvaluationContext, sensor: dg.SensorDefinition, o
         _add_dynamic_partitions(context, repository, target, keys, target.partition_key)
     (resolved,) = sensor.resolve_run_requests([request], context, sensor.asset_selection, [])
     job = repository.get_job(str(resolved.job_name))
+    if target.partition_key is not None:
+        # Not with the rest, where a cache of the tick may not know of a partition that was just added.
+        resolved = resolved.with_replaced_attrs(partition_key=target.partition_key).with_resolved_tags_and_config(
+            target_definition=job, dynamic_partitions_requests=[], dynamic_partitions_store=context.instance
+        )
     if keys:
         job = job.get_subset(asset_selection=frozenset(keys))
     create_execution_plan(job, resolved.run_config, tags=resolved.tags)
