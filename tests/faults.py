@@ -112,21 +112,21 @@ def start_server(data_dir: Path, log_folder: Path, superuser_url: str, environme
 
 def add_unnoticed_job(patient: Patient, fillers: int) -> UUID:
     """A job and its clock job, as right as any, made in one transaction with more changes than pg_cron notices."""
-    with connect(patient.file.database_url, "test") as app, patient.superuser() as superuser:
+    with (
+        connect(patient.file.database_url, "test") as app,
+        connect(patient.file.cron_database_url, "test") as cron,
+        cron.transaction(),
+    ):
         job = insert_jobs(app, 1, EVERY_MINUTE)[0]
-        where = {"host": patient.file.socket_dir, "port": patient.file.port, "n": fillers}
-        with superuser.transaction():
-            superuser.execute(
-                "insert into cron.job (jobname, schedule, command, database, username, nodename, nodeport)"
-                " values (%(name)s, '* * * * *', %(command)s, 'sumaclock', 'sumaclock_app', %(host)s, %(port)s)",
-                {"name": clock_job_name("sumaclock", job), "command": firing_command(job), **where},
-            )
-            superuser.execute(
-                "insert into cron.job (jobname, schedule, command, database, username, nodename, nodeport)"
-                " select 'filler ' || n, '0 0 29 2 *', 'select', 'sumaclock', 'sumaclock_app', %(host)s, %(port)s"
-                " from generate_series(1, %(n)s) as n",
-                where,
-            )
+        cron.execute(
+            "select cron.schedule_in_database(%s, '* * * * *', %s, 'sumaclock')",
+            [clock_job_name("sumaclock", job), firing_command(job)],
+        )
+        cron.execute(
+            "select cron.schedule_in_database('filler ' || n, '0 0 29 2 *', 'select', 'sumaclock')"
+            " from generate_series(1, %s) as n",
+            [fillers],
+        )
     return job
 
 

@@ -288,7 +288,7 @@ def test_the_launcher_missed_a_change(patient_at_once: Patient) -> None:
         deleted = superuser.execute("select clock_timestamp() + interval '4 seconds'").fetchone()
         # The launcher reads again within a second of that; what came before its reading would not be missed.
         until(lambda: superuser.execute("select 1 where clock_timestamp() > %s", deleted).fetchone())
-        add_unnoticed_job(patient, 9000)
+        add_unnoticed_job(patient, 6000)
         until(lambda: patient.told_to_the_app() != [], 70, "a firing that does not come", 0.5)
         assert_told(FaultKind.CHANGE_MISSED, patient.settings, remedy="Any change of cron.job")
         # The remedy is one.
