@@ -14,11 +14,15 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sumaclock_dagster.clock.faults import FaultKind
+from sumaclock_dagster.clock.pg_cron import Clock
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.queue.workers import request_worker
+from sumaclock_dagster.reconcile.drift import DriftKind
 from sumaclock_dagster.reports import metrics as metrics_module
 from sumaclock_dagster.reports.metrics import make_registry
 from tests.conftest import AppDatabase
+from tests.reconcile import cron_as_superuser, insert_jobs
 from tests.test_reports import add_job, add_run
 
 Samples = dict[tuple[str, ...], float]
@@ -94,7 +98,7 @@ def test_ended_runs_are_counted_on_from_scrape_to_scrape(
     app_db: AppDatabase, app: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics_module, "SETTLED", metrics_module.timedelta(0))
-    registry = make_registry(app_db.app_url, 30)
+    registry = make_registry(app_db.app_url, app_db.cron_url, 30, dict)
     job = add_job(app, "mail")
     add_run(app, job, "done", "1 hour")
 
@@ -112,9 +116,24 @@ def test_ended_runs_are_counted_on_from_scrape_to_scrape(
     assert ended() == {("mail", "done"): 2, ("mail", "failed"): 1}, "a prune takes nothing back"
 
 
-def test_a_database_that_is_away_is_up_zero_and_nothing_else() -> None:
-    registry = make_registry("postgresql://sumaclock_app:hunter2@127.0.0.1:1/sumaclock", 30)
-    assert samples(generate_latest(registry).decode()) == {("sumaclock_up",): 0}
+def test_a_database_that_is_away_is_up_zero_with_its_fault_and_nothing_else() -> None:
+    url = "postgresql://sumaclock_app:hunter2@127.0.0.1:1/sumaclock"
+    told = samples(generate_latest(make_registry(url, url, 30, dict)).decode())
+    assert {name for name, *_ in told} == {"sumaclock_up", "sumaclock_clock_fault"}
+    assert told["sumaclock_up",] == 0
+    assert [key[1] for key, value in told.items() if value] == ["unreachable"]
+
+
+def test_faults_and_drift_are_told_by_name(app_db: AppDatabase, app: Connection, exporter: str) -> None:
+    job = insert_jobs(app, 1)[0]
+    with Clock(app_db.cron_url, app_db.name) as clock, cron_as_superuser(app_db) as cron:
+        clock.schedule(job, "0 0 1 1 *")
+        cron.execute("update cron.job set nodename = 'old-primary' where jobid = %s", [clock.listed()[0].jobid])
+        told = samples(httpx.get(exporter).text)
+    assert [key[1] for key, value in told.items() if key[0] == "sumaclock_clock_fault" and value] == ["fires_elsewhere"]
+    assert len([key for key in told if key[0] == "sumaclock_clock_fault"]) == len(FaultKind)
+    drift = {key[1]: value for key, value in told.items() if key[0] == "sumaclock_drift"}
+    assert drift == {kind.value: float(kind in (DriftKind.SCHEDULE, DriftKind.PLACE)) for kind in DriftKind}
 
 
 def test_a_port_in_use_is_told(app_db: AppDatabase, exporter: str) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 import click
 
+from sumaclock_dagster.clock.pg_cron import open_clock
+from sumaclock_dagster.db import connect
 from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.reconcile.drift import DriftKind, count_by_kind, find_drift
 from sumaclock_dagster.settings import Settings
 
 
@@ -19,7 +25,9 @@ def metrics(port: int, host: str) -> None:
     from sumaclock_dagster.reports.metrics import make_registry
 
     settings = Settings()
-    registry = make_registry(settings.app_url, settings.retention_days)
+    registry = make_registry(
+        settings.app_url, settings.cron_url, settings.retention_days, partial(count_drift, settings)
+    )
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
@@ -34,3 +42,10 @@ def metrics(port: int, host: str) -> None:
         server.shutdown()
     finally:
         server.server_close()
+
+
+def count_drift(settings: Settings) -> Mapping[str, int]:
+    """How much drift there is now, by kind, zeros included. Raises SumaclockError, or psycopg.Error."""
+    with connect(settings.app_url, "sumaclock metrics") as app, open_clock(app, settings.cron_url) as clock:
+        found = count_by_kind(find_drift(app, clock))
+    return {kind.value: found.get(kind.value, 0) for kind in DriftKind}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any
@@ -14,7 +16,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sumaclock_dagster.clock.diagnosis import find_faults
+from sumaclock_dagster.clock.faults import FaultKind
 from sumaclock_dagster.db import Connection, connect, query
+from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.reports.clock_health import feel_pulse, oldest_transaction
 
 EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
@@ -23,12 +28,17 @@ SETTLED = timedelta(seconds=10)
 CONNECT_SECONDS = 5
 TASK_STATUSES = ("active", "paused", "failed", "done")
 OUTBOX_STATUSES = ("pending", "sending", "failed")
+# Drift is counted over all jobs of both sides, which takes seconds for a hundred thousand.
+DRIFT_SECONDS = 60.0
+
+CountDrift = Callable[[], Mapping[str, int]]
 
 
-def make_registry(app_url: str, retention_days: int) -> CollectorRegistry:
-    """A registry with nothing but our metrics."""
+def make_registry(app_url: str, cron_url: str, retention_days: int, count_drift: CountDrift) -> CollectorRegistry:
+    """A registry with nothing but our metrics. count_drift: how much there is of each kind of drift, zeros included;
+    it may raise SumaclockError."""
     registry = CollectorRegistry()
-    registry.register(Metrics(app_url, retention_days))
+    registry.register(Metrics(app_url, cron_url, retention_days, count_drift))
     return registry
 
 
@@ -36,12 +46,16 @@ class Metrics(Collector):
     """A scrape opens a connection of its own and closes it; two at a time wait for each other.
 
     Ended runs are counted from the first scrape on: what ended since the last scrape is added. While the database is
-    out of reach, all that there is is `sumaclock_up 0`.
+    out of reach, all that there is is `sumaclock_up 0` and the clock's faults. Drift is counted once a minute.
     """
 
-    def __init__(self, app_url: str, retention_days: int) -> None:
+    def __init__(self, app_url: str, cron_url: str, retention_days: int, count_drift: CountDrift) -> None:
         self._app_url = app_url
+        self._cron_url = cron_url
         self._retention_days = retention_days
+        self._count_drift = count_drift
+        self._drift: Mapping[str, int] = {}
+        self._drift_at = -math.inf
         self._ended = Counter[tuple[str, str]]()
         self._counted_until: datetime | None = None
         self._lock = threading.Lock()
@@ -58,8 +72,28 @@ class Metrics(Collector):
                     metrics = list(self._read(conn))
             except psycopg.Error:
                 metrics = []
+            faults = {fault.kind for fault in find_faults(self._app_url, self._cron_url)}
+            drift = self._drift_now() if metrics else {}
         yield GaugeMetricFamily("sumaclock_up", "1 if the database answered, else 0 and nothing more.", bool(metrics))
         yield from metrics
+        yield _labelled(
+            "sumaclock_clock_fault",
+            "1 for a fault of the clock that is there, by name; `sumaclock doctor` says the remedy.",
+            ("fault",),
+            ((kind.value, kind in faults) for kind in FaultKind),
+        )
+        if drift:
+            yield _labelled("sumaclock_drift", "Differences between jobs and clock jobs.", ("kind",), drift.items())
+
+    def _drift_now(self) -> Mapping[str, int]:
+        """{} where it can't be counted."""
+        if time.monotonic() - self._drift_at >= DRIFT_SECONDS:
+            try:
+                self._drift = self._count_drift()
+            except (SumaclockError, psycopg.Error):
+                self._drift = {}
+            self._drift_at = time.monotonic()
+        return self._drift
 
     def _read(self, conn: Connection) -> Iterator[Metric]:
         pulse = feel_pulse(conn, self._retention_days)
