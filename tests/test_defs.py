@@ -67,9 +67,13 @@ def test_definitions_load_without_a_database() -> None:
     assert {"work", "prune", "report_failures"} <= set(repository.job_names)
     assert {sensor.name for sensor in repository.sensor_defs} == {
         "pending_runs",
+        "dagster_targets",
         "failures_changed",
         "tasks_changed",
         "health_changed",
+        "faults_changed",
+        "commands_changed",
+        "system_jobs_changed",
         "alerts",
     }
     running = (dg.DefaultSensorStatus.RUNNING, dg.DefaultScheduleStatus.RUNNING)

@@ -109,7 +109,7 @@ def test_the_asset_shows_last_run_duration_error_and_next(app_db: AppDatabase, a
     add_period(app, "purge_files", "1 hour", "59 minutes", "OSError: no disk\nTraceback")
     told, checks = materialise(with_some(app_db))
     table = {record.data["name"]: record.data for record in told["list"].records}
-    assert list(table) == ["index_messages", "prune", "purge_files"]
+    assert {"index_messages", "prune", "purge_files"} <= set(table)
     assert table["purge_files"]["error"] == "OSError: no disk"
     assert (table["purge_files"]["duration (s)"], table["purge_files"]["state"]) == (60.0, "failed")
     assert (table["index_messages"]["duration (s)"], table["index_messages"]["state"]) == (2.0, "done")
@@ -128,7 +128,7 @@ def test_a_job_that_no_worker_begins_is_overdue(app_db: AppDatabase, app: Connec
     with running(app_db, Handlers()):
         app.execute("update sumaclock.workers set started_at = started_at - interval '10 minutes'")
         told, checks = materialise(with_some(app_db))
-    assert told["overdue"] == 3
+    assert told["overdue"] == told["system jobs"] >= 3
     assert not checks["no_system_job_overdue"].passed
     assert "Overdue: index_messages, prune, purge_files" in str(checks["no_system_job_overdue"].description)
 
@@ -167,9 +167,9 @@ def test_system_list(app_db: AppDatabase, app: Connection, monkeypatch: pytest.M
     shown = CliRunner().invoke(main, ["system", "list"])
     assert shown.exit_code == 0, shown.output
     assert max(map(len, shown.output.splitlines())) <= 100
-    assert [line.split()[0] for line in shown.output.splitlines()[1:]] == ["index_messages", "prune", "purge_files"]
+    assert {"index_messages", "prune", "purge_files"} <= {line.split()[0] for line in shown.output.splitlines()[1:]}
 
     listed = json.loads(CliRunner().invoke(main, ["system", "list", "--json"]).stdout)
-    purge = listed[-1]
-    assert (purge["name"], purge["state"], purge["error"]) == ("purge_files", "failed", "OSError: no disk")
+    (purge,) = (job for job in listed if job["name"] == "purge_files")
+    assert (purge["state"], purge["error"]) == ("failed", "OSError: no disk")
     assert (purge["duration_seconds"], purge["every_seconds"], purge["attempts"]) == (60.0, 3600, 1)
