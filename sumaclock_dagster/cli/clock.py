@@ -23,7 +23,10 @@ from sumaclock_dagster.clock.bulk import clear as clear_clock
 from sumaclock_dagster.clock.jobs import database_time
 from sumaclock_dagster.clock.pg_cron import Clock, ClockJob
 from sumaclock_dagster.clock.system_jobs import FoundSystemJob, clear_system, list_system, own_system
+from sumaclock_dagster.db import Connection
 from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.once.direct import clear_direct, list_direct_jobs
+from sumaclock_dagster.once.runners import list_runner_jobs, place_runners
 from sumaclock_dagster.raw_schedule import next_utc
 
 
@@ -65,20 +68,25 @@ def list_(limit: int, as_json: bool, tz: Any) -> None:
 @json_option
 def clear(yes: bool, as_json: bool) -> None:
     """Take all clock jobs of this database away, before it is dropped: nothing of it fires any more."""
-    with clock_session() as (_, opened):
-        number = len(_listed(opened))
+    with clock_session() as (app, opened):
+        number = len(_listed(opened)) + len(list_runner_jobs(opened)) + len(list_direct_jobs(opened))
         if number and not yes:
             click.echo(
                 f"All {number} clock jobs of database '{opened.database_name}' go: nothing of it fires any more, until "
-                "the hourly repair or `sumaclock drift --fix` places them again.",
+                "the hourly repair or `sumaclock drift --fix` places them again, and `sumaclock once enable` runners.",
                 err=True,
             )
             click.confirm(f"Remove the {number} clock jobs of '{opened.database_name}'?", abort=True, err=True)
-        removed = clear_clock(opened) + clear_system(opened) if number else 0
+        removed = _clear(app, opened) if number else 0
     if as_json:
         print_json({"database": opened.database_name, "removed": removed})
     else:
         click.echo(f"{removed} clock jobs of database '{opened.database_name}' are removed.")
+
+
+def _clear(app: Connection, opened: Clock) -> int:
+    runners = len(place_runners(app, opened, 0).removed) if list_runner_jobs(opened) else 0
+    return clear_clock(opened) + clear_system(opened) + runners + clear_direct(opened)
 
 
 def _listed(opened: Clock) -> list[ClockJob | FoundSystemJob]:

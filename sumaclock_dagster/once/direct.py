@@ -57,3 +57,17 @@ def list_direct(clock: Clock, limit: int = 50) -> list[DirectCommand]:
             conn.cursor(row_factory=class_row(DirectCommand)).execute(query("list_direct_jobs"), values).fetchall()
         )
     )
+
+
+def list_direct_jobs(clock: Clock) -> list[int]:
+    """pg_cron's numbers of the clock jobs of direct commands of the clock's role, and of their sweeper."""
+    values = {"prefix": f"{clock.database_name}{PREFIX}", "role": None}
+    return clock.call(lambda conn: [row[0] for row in conn.execute(query("list_runner_jobs"), values).fetchall()])
+
+
+def clear_direct(clock: Clock) -> int:
+    """Remove them all; one that runs is cancelled. Returns how many."""
+    jobids = list_direct_jobs(clock)
+    if jobids:
+        clock.call(lambda conn: conn.execute(query("unschedule_clock_jobs"), {"jobids": jobids}))
+    return len(jobids)
