@@ -86,7 +86,8 @@ def test_one_line_adds_everything_and_takes_nothing_away() -> None:
     together = with_sumaclock(users_definitions(), NO_SERVER)
 
     dg.Definitions.validate_loadable(together)
-    assert names(together) == names(users_definitions()) | names(build(NO_SERVER))
+    ours = names(build(NO_SERVER)) | {"dagster_asset_targets"}
+    assert names(together) == names(users_definitions()) | ours
     assert set(together.resources or {}) >= {"warehouse", "sumaclock"}
     assert together.executor is dg.multiprocess_executor
     # A worker is one process, whatever the user's jobs run in.
