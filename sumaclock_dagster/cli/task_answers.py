@@ -36,7 +36,7 @@ def tell_task(app: Connection, task_id: UUID, done: str, language: str, as_json:
 def tell_run(app: Connection, run_id: int, as_json: bool) -> None:
     """The run once it has ended, or what keeps it waiting. Exits with 1 where it failed."""
     run = await_run(app, run_id, SETTLED_SECONDS)
-    reason = why_it_waits(app) if run.finished_at is None else None
+    reason = why_it_waits(app, run) if run.finished_at is None else None
     if as_json:
         print_json(run_record(run))
     elif run.status is not RunStatus.FAILED:

@@ -124,14 +124,17 @@ def _tell(context: dg.OpExecutionContext, conn: Connection, task: Task) -> None:
     lines = preview(schedule, database_time(conn), SHOWN_OCCURRENCES) if fires else []
     status = "deleted" if task.deleted_at else task.status.value
     said = {
-        "schedule": words,
         "runs": what_runs(task.kind, task.payload),
-        "title": task.title or "(none)",
-        "owner": f"{task.organization_id}/{task.user_id}",
         "status": f"{status}: {task.status_reason}" if task.status_reason else status,
     }
     context.add_output_metadata(
-        {**said, "fires next": table([_occurrence(line) for line in lines], OCCURRENCE_COLUMNS)}
+        {
+            "schedule": words,
+            "fires next": table([_occurrence(line) for line in lines], OCCURRENCE_COLUMNS),
+            **said,
+            "title": task.title or "(none)",
+            "owner": f"{task.organization_id}/{task.user_id}",
+        }
     )
     nearest = f" It fires next at {_local(lines[0])}, {lines[0].occurrence:%Y-%m-%d %H:%M} UTC." if lines else ""
     context.log.info(f"Task {task.id} is {said['status']}: {words}, {said['runs']}.{nearest}")

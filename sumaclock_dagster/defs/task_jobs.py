@@ -66,7 +66,7 @@ def run_now(context: dg.OpExecutionContext, config: TaskConfig, sumaclock: dg.Re
         run = await_run(conn, api.run_now(conn, task_id), ENDED_SECONDS)
         _tell(context, api.get(conn, task_id), run)
         if run.finished_at is None:
-            context.log.warning(f"Run {run.id} has not ended after {ENDED_SECONDS:.0f} s. {why_it_waits(conn)}")
+            context.log.warning(f"Run {run.id} has not ended after {ENDED_SECONDS:.0f} s. {why_it_waits(conn, run)}")
     if run.status is RunStatus.FAILED:
         raise dg.Failure(f"Run {run.id} of task {task_id} failed: {run.error}", allow_retries=False)
 

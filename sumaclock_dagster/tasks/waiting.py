@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.model import Run
+from sumaclock_dagster.model import Run, RunStatus
 from sumaclock_dagster.queue.runs import get_run
 from sumaclock_dagster.queue.workers import live_workers
 from sumaclock_dagster.tasks.api import get
@@ -44,8 +44,11 @@ def await_run(conn: Connection, run_id: int, seconds: float) -> Run:
     return _await(look, seconds)
 
 
-def why_it_waits(conn: Connection) -> str:
-    """What keeps a change waiting."""
+def why_it_waits(conn: Connection, run: Run | None = None) -> str:
+    """What keeps a change, or a run, waiting."""
+    if run is not None and run.status is RunStatus.RUNNING:
+        dagster_run = f" in Dagster run {run.dagster_run_id}" if run.dagster_run_id else ""
+        return f"It is being executed{dagster_run}."
     if live_workers(conn):
         return "The workers have not come to it yet."
     return "No worker is alive; it waits until one starts (`bin/up`, or the Dagster sensor pending_runs)."
