@@ -19,7 +19,7 @@ from sumaclock_dagster.embedded.creation import run_first_boot
 from sumaclock_dagster.migrate import Migration, load_migrations, migrate, pending, sql_file
 from sumaclock_dagster.model import SumaclockError
 from tests.conftest import AppDatabase, TestCluster, describe_app_database, drop_app_database
-from tests.dump_schema import dump_schema, schema_path
+from tests.dump_schema import comparable, dump_schema, schema_path
 
 ONE = Migration(1, "0001_one", b"create table sumaclock.one (id int);")
 TWO = Migration(2, "0002_two", b"create table sumaclock.two (id int); insert into sumaclock.two values (1);")
@@ -222,7 +222,8 @@ def test_a_missing_sql_file_is_named() -> None:
 
 
 def test_the_dumped_schema_is_current(cluster: TestCluster, app_db: AppDatabase) -> None:
-    assert schema_path().read_text() == dump_schema(cluster.binaries, app_db.superuser_url), (
+    made = dump_schema(cluster.binaries, app_db.superuser_url)
+    assert comparable(schema_path().read_text()) == comparable(made), (
         "sql/schema.sql is not what the migrations make. Regenerate it: python -m tests.dump_schema"
     )
 
