@@ -56,10 +56,10 @@ def runs_to_keep(instance: dg.DagsterInstance) -> set[str]:
     """Ids of the Dagster runs of the latest materialisation and observation of each of our assets: the UI shows them,
     however old they are."""
     kept = set()
-    for key in OWN_ASSETS:
-        latest = instance.get_latest_materialization_event(key)
+    for record in instance.get_asset_records(OWN_ASSETS):
+        latest = record.asset_entry.last_materialization
         kept.update([latest.run_id] if latest else [])
-        kept.update(record.run_id for record in instance.fetch_observations(key, limit=1).records)
+        kept.update(seen.run_id for seen in instance.fetch_observations(record.asset_entry.asset_key, limit=1).records)
     return kept
 
 
