@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from pydantic import SecretStr
 
 from sumaclock_dagster.calendar import zone_data_version
 from sumaclock_dagster.db import Connection, connect
@@ -15,11 +16,19 @@ from sumaclock_dagster.definitions import build
 from sumaclock_dagster.defs.health_checks import HEALTH_CHECKS
 from sumaclock_dagster.reports.clock_health import clock_life, feel_pulse, firings_by_outcome, lateness_by_hour
 from sumaclock_dagster.reports.health_pictures import draw_firings, draw_lateness
+from sumaclock_dagster.settings import Settings
 from tests.conftest import AppDatabase
 from tests.reconcile import cron_as_superuser, insert_jobs, insert_tasks
 from tests.test_reports import add_job, add_run
 
-ALL = {"no_run_pending_long", "no_task_late", "migrations_current", "no_long_transaction", "clock_alive"}
+ALL = {
+    "no_run_pending_long",
+    "no_task_late",
+    "migrations_current",
+    "no_long_transaction",
+    "clock_alive",
+    "clock_faults",
+}
 
 
 def materialise(app_db: AppDatabase) -> tuple[dict[str, Any], dict[str, dg.AssetCheckEvaluation]]:
@@ -116,6 +125,33 @@ def test_a_server_that_was_down_could_not_fire(app: Connection, superuser: Conne
     assert clock_life(app, pulse, 30).expected is None
 
 
+def test_the_check_of_faults_is_renewed_when_one_comes_or_goes_also_without_a_database(app_db: AppDatabase) -> None:
+    """Looked at twice a minute: with a minute's grace for what is due, every fault is told within two."""
+    cursor: str | None = None
+
+    def launches(settings: Settings) -> list[str | None]:
+        nonlocal cursor
+        definitions = build(settings)
+        sensor = definitions.get_repository_def().get_sensor_def("faults_changed")
+        assert sensor.minimum_interval_seconds == 30
+        with dg.DagsterInstance.ephemeral() as instance:
+            context = dg.build_sensor_context(
+                instance=instance, definitions=definitions, cursor=cursor, resources=definitions.resources
+            )
+            data = sensor.evaluate_tick(context)
+        cursor = data.cursor
+        return [request.job_name or sensor.job_name for request in data.run_requests or []]
+
+    away = app_db.settings.model_copy(
+        update={"database_url": SecretStr("postgresql://sumaclock_app@127.0.0.1:1/sumaclock")}
+    )
+    assert launches(app_db.settings) == ["check_clock"]
+    assert launches(app_db.settings) == []
+    assert (launches(away), launches(away)) == (["check_clock"], [])
+    assert cursor == "unreachable"
+    assert (launches(app_db.settings), launches(app_db.settings)) == (["check_clock"], [])
+
+
 def test_lateness_leaves_retries_out_and_counts_by_hour(app: Connection) -> None:
     job = add_job(app, "demo")
     for seconds in (1.0, 2.0, 3.0):
@@ -198,3 +234,23 @@ def test_the_report_is_renewed_when_a_check_begins_or_ceases_to_fail(app_db: App
     assert (launches(), launches()) == (True, False)
     cursor = json.dumps({**json.loads(cursor or ""), "at": 0, "last": "before"})
     assert (launches(), launches()) == (True, False), "six hours later"
+
+
+def test_drift_that_is_not_on_its_way_fails_its_check(app_db: AppDatabase, app: Connection) -> None:
+    def check(name: str) -> dg.AssetCheckEvaluation:
+        with dg.DagsterInstance.ephemeral() as instance:
+            result = (
+                build(app_db.settings)
+                .resolve_job_def(name)
+                .execute_in_process(instance=instance, asset_selection=[dg.AssetKey("schedule_drift")])
+            )
+        (evaluation,) = result.get_asset_check_evaluations()
+        return evaluation
+
+    insert_jobs(app, 2)
+    assert check("sync").passed, "made just now"
+    app.execute("update sumaclock.cron_jobs set updated_at = now() - interval '1 hour'")
+    drifted = check("sync")
+    assert (drifted.passed, drifted.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "2 differences: 2 missing." in str(drifted.description)
+    assert "`sumaclock drift --fix`" in str(drifted.description)

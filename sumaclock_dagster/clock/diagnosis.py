@@ -12,6 +12,7 @@ from sumaclock_dagster.clock.look import read_signs
 from sumaclock_dagster.clock.reach import describe_target, first_line
 from sumaclock_dagster.clock.refusals import clock_refusal
 from sumaclock_dagster.db import Connection, connect, database_name, query
+from sumaclock_dagster.model import SumaclockError
 
 CONNECT_SECONDS = 5
 APPLICATION = "sumaclock look"
@@ -37,6 +38,10 @@ def find_faults(app_url: str, cron_url: str) -> list[Fault]:
             return diagnose(read_signs(opened[APP_VARIABLE], opened[CRON_VARIABLE]))
         except psycopg.Error as error:
             return [_unread(error)]
+        except SumaclockError as error:
+            return [
+                Fault(FaultKind.UNREACHABLE, str(error).split(". ")[0].rstrip(".") + ".", "See `sumaclock doctor`.")
+            ]
 
 
 def _refusal(error: psycopg.Error, url: str, variable: str, target: str) -> Fault:

@@ -16,6 +16,7 @@ from sumaclock_dagster.calendar import pg_cron_for
 from sumaclock_dagster.clock.faults import quoted
 from sumaclock_dagster.clock.pg_cron import clock_job_name
 from sumaclock_dagster.clock.signs import ClockRows, Lack, Launcher, Outcome, Signs
+from sumaclock_dagster.clock.slots import SLOT_PREFIX, slot_id
 from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.raw_schedule import previous_utc
@@ -134,8 +135,10 @@ def _lacking(app: Connection, cron: Connection, signs: Signs) -> tuple[Lack, ...
 def _rows(app: Connection, cron: Connection, here: Values) -> ClockRows:
     jobs, stray, place, lost = cron.execute(query("sum_up_clock_rows"), here).fetchone() or (0, 0, None, [])
     for group in lost:
-        # A neighbour of the same role may have lost a database as well.
-        if group["ids"] and _value(app, "count_jobs_by_id", ids=group["ids"]):
+        # A neighbour of the same role may have lost a database as well, with slots of the same names.
+        ids = {"ids": group["ids"] or [], "slots": group["slots"] or []}
+        known, slots = app.execute(query("count_jobs_by_id"), ids).fetchone() or (0, 0)
+        if known or (slots and not jobs):
             return ClockRows(jobs, stray, place or "", group["jobs"], group["database"])
     return ClockRows(jobs, stray, place or "")
 
@@ -159,12 +162,15 @@ def _unstarted(
     jobs = app.execute(query("list_unfired_jobs"), values).fetchall()
     if not jobs:
         return []
-    wanted = {
-        **here,
-        "names": [clock_job_name(here["database"], job_id) for job_id, _, _ in jobs],
-        "schedules": [schedule or pg_cron_for(due) for _, schedule, due in jobs],
-        "moments": [due for _, _, due in jobs],
-    }
+    # Each has a clock job of its own or, with its schedule, a slot's.
+    due = [(job_id, schedule or pg_cron_for(moment), moment) for job_id, schedule, moment in jobs]
+    own = [(clock_job_name(here["database"], job_id), schedule, moment) for job_id, schedule, moment in due]
+    slots = [
+        (clock_job_name(here["database"], slot_id(schedule), SLOT_PREFIX), schedule, moment)
+        for _, schedule, moment in due
+    ]
+    names, schedules, dues = zip(*dict.fromkeys([*own, *slots]), strict=True)
+    wanted = {**here, "names": list(names), "schedules": list(schedules), "moments": list(dues)}
     return [due for _, due in cron.execute(query("list_unstarted_clock_jobs"), wanted).fetchall()]
 
 

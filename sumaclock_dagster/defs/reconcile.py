@@ -27,7 +27,10 @@ class SyncConfig(dg.Config):
 @contextmanager
 def both_sides(sumaclock: Sumaclock, purpose: str) -> Iterator[tuple[Connection, Clock]]:
     """A connection to the app database, and its clock. Raises SumaclockError when one of them can't be reached."""
-    with sumaclock.connect(purpose) as app, open_clock(app, sumaclock.settings.cron_url, sumaclock.settings.clock) as clock:
+    with (
+        sumaclock.connect(purpose) as app,
+        open_clock(app, sumaclock.settings.cron_url, sumaclock.settings.clock) as clock,
+    ):
         yield app, clock
 
 
@@ -62,6 +65,14 @@ def sync_report(
     group_name=GROUP,
     deps=[sync_report],
     kinds={"postgres", "table"},
+    check_specs=[
+        dg.AssetCheckSpec(
+            "no_drift",
+            asset="schedule_drift",
+            description="No difference between jobs and clock jobs, but what was changed seconds ago and may be on its "
+            "way. It blocks nothing; a sync mends what is ours to mend.",
+        )
+    ],
     description="Every difference between cron_jobs (and the tasks) and this database's clock jobs in pg_cron, with "
     "both sides' values. Changes nothing. A difference of a job that was changed seconds ago may be on its way.",
 )
@@ -78,7 +89,25 @@ def schedule_drift(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResu
                 [_line(drift, drift.left or "a sync mends it") for drift in found[:LISTED]], DRIFT_COLUMNS
             ),
             **{kind.value: counts.get(kind.value, 0) for kind in DriftKind},
-        }
+        },
+        check_results=[_no_drift(found)],
+    )
+
+
+def _no_drift(found: "Sequence[Drift]") -> dg.AssetCheckResult:
+    from sumaclock_dagster.reconcile.drift import count_by_kind
+    from sumaclock_dagster.reconcile.repair import is_young
+
+    settled = [drift for drift in found if not is_young(drift)]
+    left = next((f" {drift.left}" for drift in settled if drift.left), "")
+    saw = f"{len(settled)} differences: {in_words(count_by_kind(settled))}." if settled else "No drift."
+    remedy = " Materialise sync_report, or run `sumaclock drift --fix`." if any(not d.left for d in settled) else ""
+    return dg.AssetCheckResult(
+        check_name="no_drift",
+        passed=not settled,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{saw}{remedy}{left}",
+        metadata={"drift": len(settled)},
     )
 
 

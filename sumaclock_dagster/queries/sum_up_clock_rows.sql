@@ -1,5 +1,5 @@
 -- The current role's clock jobs, by where they fire. Stray: at another server. Lost: into a database that does not exist,
--- with the most frequent one's name and the ids of the jobs that a hundred of its clock jobs are named after.
+-- by its name, with the ids of the jobs, and those of the slots, that a hundred of its clock jobs each are named after.
 with own as (
     select c.database::text as database, c.jobname::text as name,
            c.nodename <> %(host)s or c.nodeport <> pg_catalog.current_setting('port')::integer as stray,
@@ -8,9 +8,8 @@ with own as (
     where c.username = current_user
 ), lost as (
     select database, count(*) as jobs,
-           (array_agg(right(name, 36)::uuid) filter (
-               where left(name, -36) = database || ':cron:'
-                 and right(name, 36) ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'))[1:100] as ids
+           (array_agg(right(name, 36)) filter (where left(name, -36) = database || ':cron:'))[1:100] as ids,
+           (array_agg(right(name, 36)) filter (where left(name, -36) = database || ':slot:'))[1:100] as slots
     from own
     where not exists (select from pg_catalog.pg_database d where d.datname = own.database)
     group by database
