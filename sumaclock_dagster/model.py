@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
-
 # How jobs are fired: by a clock job each, or by one a schedule.
 ClockMode = Literal["jobs", "slots"]
 

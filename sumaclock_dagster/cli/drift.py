@@ -50,6 +50,7 @@ def _record(found: Drift) -> dict[str, Any]:
     return {
         "job_id": None if found.job_id is None else str(found.job_id),
         "system_clock_job": found.system or None,
+        "slot": None if found.slot is None else str(found.slot),
         "drift": found.kind.value,
         "jobid": found.jobid,
         "wanted": found.wanted,

@@ -13,7 +13,7 @@ from sumaclock_dagster.cli.output import (
     Times,
     app_session,
     clock_session,
-    find_clock_job,
+    find_firing,
     json_option,
     print_json,
     read_payload,
@@ -119,17 +119,17 @@ def show(job_id: UUID, as_json: bool, tz: Any) -> None:
     with clock_session() as (app, clock):
         job = get_job(app, job_id)
         now = database_time(app)
-        clock_job, fault = find_clock_job(clock, job_id)
+        firing = find_firing(app, clock, job)
         runs = list_runs(app, job_id=job_id, limit=LAST_RUNS)
     if as_json:
         record = {
-            "clock_job": clock_job_record(clock_job) if clock_job else None,
-            "clock_error": fault,
+            "clock_job": clock_job_record(firing.clock_job) if firing.clock_job else None,
+            "clock_error": firing.fault,
             "last_runs": [run_record(run) for run in runs],
         }
         print_json(job_record(job, now) | record)
     else:
-        print_job(job, now, clock_words(job, clock_job, fault), Times(tz))
+        print_job(job, now, clock_words(job, firing), Times(tz))
         print_runs(runs, Times(tz))
 
 

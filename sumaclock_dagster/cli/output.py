@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import click
@@ -22,9 +21,11 @@ from rich.console import Console
 from rich.text import Text
 
 from sumaclock_dagster.clock.pg_cron import Clock, ClockJob, open_clock
+from sumaclock_dagster.clock.placing import read_standing
 from sumaclock_dagster.clock.reach import connect_or_refuse
+from sumaclock_dagster.clock.slots import SLOT_PREFIX, slot_id
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.model import Job, SumaclockError
 from sumaclock_dagster.settings import Settings
 
 WIDTH = 100
@@ -67,12 +68,24 @@ def clock_session() -> Iterator[tuple[Connection, Clock]]:
         yield app, clock
 
 
-def find_clock_job(clock: Clock, job_id: UUID) -> tuple[ClockJob | None, str | None]:
-    """Its clock job, and why it cannot be told: a job can be shown without its clock."""
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """What fires a job: its clock job, or that of its slot. fault: why it cannot be told, as a job can be shown without
+    its clock."""
+
+    clock_job: ClockJob | None = None
+    in_slot: bool = False
+    fault: str | None = None
+
+
+def find_firing(app: Connection, clock: Clock, job: Job) -> Firing:
+    standing = read_standing(app, job.id)
+    in_slot = standing is not None and standing.enabled and standing.in_slot
     try:
-        return clock.find(job_id), None
+        found = clock.find(slot_id(job.schedule), SLOT_PREFIX) if in_slot else clock.find(job.id)
     except SumaclockError as error:
-        return None, str(error)
+        return Firing(None, in_slot, str(error))
+    return Firing(found, in_slot)
 
 
 class ZoneName(click.ParamType[Any]):

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from rich.table import Table
 from rich.text import Text
 
-from sumaclock_dagster.cli.output import console, duration, plain
+from sumaclock_dagster.cli.output import Firing, console, duration, plain
 from sumaclock_dagster.cli.records import seconds_between
 from sumaclock_dagster.cli.task_records import local_time, words
 from sumaclock_dagster.cli.views import STYLES, make_table
-from sumaclock_dagster.clock.command import firing_command
-from sumaclock_dagster.clock.pg_cron import ClockJob
+from sumaclock_dagster.clock.command import firing_command, slot_firing_command
 from sumaclock_dagster.model import Job
 from sumaclock_dagster.tasks.records import Task, TaskRunRow, TaskStatus, Upcoming
 
@@ -127,19 +126,24 @@ def next_sentence(task: Task) -> str:
     return f"Does not fire: {said.removeprefix('never: ')}." if said.startswith("never") else f"Fires next: {said}."
 
 
-def task_clock_words(task: Task, job: Job, clock_job: ClockJob | None, fault: str | None) -> str:
+def task_clock_words(task: Task, job: Job, firing: Firing) -> str:
     """Whether pg_cron holds what the task's job says."""
+    found = firing.clock_job
     fires = task.deleted_at is None and task.status is TaskStatus.ACTIVE and task.next_run_at is not None
-    remedy = f"`sumaclock tasks resume {task.id}` places it again"
-    if fault is not None:
-        return f"unknown: {fault}"
-    if clock_job is None:
+    mending = "sumaclock drift --fix" if firing.in_slot else f"sumaclock tasks resume {task.id}"
+    remedy = f"`{mending}` places it again"
+    if firing.fault is not None:
+        return f"unknown: {firing.fault}"
+    if found is None:
         return f"MISSING: {remedy}" if fires else "none, as it does not fire"
     if not fires:
         return "left over: it goes when a worker comes to it, and fires for nothing until then"
-    if (clock_job.schedule, clock_job.command) != (job.schedule, firing_command(job.id)) or not clock_job.active:
+    command = slot_firing_command(found.job_id) if firing.in_slot else firing_command(job.id)
+    if (found.schedule, found.command) != (job.schedule, command) or not found.active:
         return f"DIFFERS from the task: {remedy}"
-    return f"in place: '{clock_job.schedule}' in UTC (pg_cron jobid {clock_job.jobid})"
+    return (
+        f"in place: '{found.schedule}' in UTC (pg_cron jobid {found.jobid}{', of its slot' if firing.in_slot else ''})"
+    )
 
 
 def both(moment: datetime | None, zone: str) -> str:

@@ -12,7 +12,7 @@ from sumaclock_dagster.cli.output import (
     RefusingGroup,
     app_session,
     clock_session,
-    find_clock_job,
+    find_firing,
     json_option,
     print_json,
     read_payload,
@@ -124,19 +124,19 @@ def show(task_id: UUID, language: str, as_json: bool) -> None:
     with clock_session() as (app, clock):
         task = api.get(app, task_id)
         job = get_job(app, task.cron_job_id)
-        clock_job, fault = find_clock_job(clock, job.id)
+        firing = find_firing(app, clock, job)
         lines = [] if task.deleted_at else api.preview(app, task_id, SHOWN_OCCURRENCES)
         runs = api.list_task_runs(app, task_id, LAST_RUNS)
     if as_json:
         record = {
-            "clock_job": clock_job_record(clock_job) if clock_job else None,
-            "clock_error": fault,
+            "clock_job": clock_job_record(firing.clock_job) if firing.clock_job else None,
+            "clock_error": firing.fault,
             "upcoming": [occurrence_record(line) for line in lines],
             "last_runs": [task_run_record(run) for run in runs],
         }
         print_json(task_record(task, language) | record)
     else:
-        print_task(task, language, task_clock_words(task, job, clock_job, fault), lines)
+        print_task(task, language, task_clock_words(task, job, firing), lines)
         print_task_runs(runs, task.timezone)
 
 

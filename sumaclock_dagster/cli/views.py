@@ -10,10 +10,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from sumaclock_dagster.cli.output import Times, console, duration, plain
+from sumaclock_dagster.cli.output import Firing, Times, console, duration, plain
 from sumaclock_dagster.cli.records import next_firing, seconds_between
-from sumaclock_dagster.clock.command import firing_command, is_careful, skips
-from sumaclock_dagster.clock.pg_cron import ClockJob
+from sumaclock_dagster.clock.command import firing_command, is_careful, skips, slot_firing_command
 from sumaclock_dagster.model import Job, Run
 
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "bold red", "skipped": "dim"}
@@ -59,20 +58,21 @@ def print_job(job: Job, now: datetime, clock: str, times: Times) -> None:
     console().print(table)
 
 
-def clock_words(job: Job, clock_job: ClockJob | None, fault: str | None) -> str:
+def clock_words(job: Job, firing: Firing) -> str:
     """Whether pg_cron holds what the row says."""
-    if fault is not None:
-        return f"unknown: {fault}"
-    if clock_job is None:
-        return (
-            "MISSING: it does not fire; `sumaclock jobs resume` places it" if job.enabled else "none, as it is paused"
-        )
+    found, remedy = firing.clock_job, "`sumaclock jobs resume` places it"
+    if firing.fault is not None:
+        return f"unknown: {firing.fault}"
+    if found is None:
+        return f"MISSING: it does not fire; {remedy}" if job.enabled else "none, as it is paused"
     if not job.enabled:
         return "LEFT OVER: it fires for nothing; `sumaclock jobs pause` removes it"
     command = firing_command(job.id, careful=is_careful(job.schedule, job.overlap))
-    if (clock_job.schedule, clock_job.command) != (job.schedule, command) or not clock_job.active:
-        return "DIFFERS from the job; `sumaclock jobs resume` places it anew"
-    return f"in place (pg_cron jobid {clock_job.jobid})"
+    if firing.in_slot:
+        command = slot_firing_command(found.job_id)
+    if (found.schedule, found.command) != (job.schedule, command) or not found.active:
+        return f"DIFFERS from the job; {remedy} anew"
+    return f"in place (pg_cron jobid {found.jobid}{', of its slot' if firing.in_slot else ''})"
 
 
 def print_runs(runs: Sequence[Run], times: Times) -> None:

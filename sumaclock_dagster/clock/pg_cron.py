@@ -107,13 +107,13 @@ class Clock:
         name = clock_job_name(self.database_name, job_id)
         self.call(lambda conn: _remove(conn, self.database_name, name))
 
-    def place_slot(self, schedule: str) -> None:
+    def place_slot(self, schedule: str, *, look: bool = False) -> None:
         """See that the slot of a raw schedule fires: first in pg_cron, then in `clock_slots`. Where that says so
-        already, nothing is sent to pg_cron."""
+        already, nothing is sent to pg_cron, unless it is to `look` there all the same."""
         slot = slot_id(schedule)
         name = clock_job_name(self.database_name, slot, SLOT_PREFIX)
         with self._lock:
-            if not self.slots.noted([slot]):
+            if look or not self.slots.noted([slot]):
                 command = slot_firing_command(slot)
                 self.call(lambda conn: _place(conn, self.database_name, name, schedule, command))
                 self.slots.note({slot: schedule})

@@ -44,10 +44,13 @@ def place_job(
         clock.schedule(job_id, schedule, careful=careful)
         return
     hold_slot(app, clock, schedule)
+    if before is not None and fired and was_in_slot and before.schedule == schedule:
+        # Nothing changes, so somebody wants to be sure.
+        clock.place_slot(schedule, look=True)
+        return
     if not (new or was_in_slot):
         clock.unschedule(job_id)
-    if not (fired and was_in_slot and before is not None and before.schedule == schedule):
-        join_slot(app, job_id)
+    join_slot(app, job_id)
 
 
 def place_task_job(app: Connection, clock: Clock, job_id: UUID, schedule: str, *, in_slot: bool) -> None:
