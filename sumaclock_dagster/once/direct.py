@@ -17,7 +17,7 @@ COMMAND_MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class DirectCommand:
-    """status: waiting, or what pg_cron says: starting, running, succeeded, failed."""
+    """status: waiting, or what pg_cron says: starting, connecting, sending, running, and then succeeded or failed."""
 
     name: str
     command: str
