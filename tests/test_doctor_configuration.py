@@ -155,3 +155,7 @@ def test_handlers_in_the_current_folder_load_as_in_dagster_s_code_server(
     settings = app_db.settings.model_copy(update={"handlers": "doctor_folder_handlers:handlers"})
     assert "doctor_good" in by_name(run_checks(settings))["handlers"].found
     assert sys.path == before
+
+
+def test_a_setting_of_few_words_is_named_with_all_of_them() -> None:
+    assert allowed("clock") == "jobs or slots"

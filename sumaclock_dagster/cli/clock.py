@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from sumaclock_dagster.cli.records import clock_job_record, iso
 from sumaclock_dagster.clock.bulk import clear as clear_clock
 from sumaclock_dagster.clock.jobs import database_time
 from sumaclock_dagster.clock.pg_cron import Clock, ClockJob
+from sumaclock_dagster.clock.slots import SLOT_PREFIX, count_jobs
 from sumaclock_dagster.clock.system_jobs import FoundSystemJob, clear_system, list_system, own_system
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.model import SumaclockError
@@ -40,23 +42,26 @@ def clock() -> None:
 @json_option
 @tz_option
 def list_(limit: int, as_json: bool, tz: Any) -> None:
-    """List the clock jobs of this database and role, the next to fire first, and after them the system clock jobs,
-    which run in pg_cron's own database."""
+    """List the clock jobs of this database and role, the next to fire first, those of slots with their number of jobs.
+    After them come the system clock jobs, which run in pg_cron's own database."""
     with clock_session() as (app, opened):
         now = database_time(app)
-        listed = _listed(opened)
+        listed, jobs = _listed(opened), count_jobs(app)
+        slots = {job.jobid: jobs.get(job.job_id, 0) for job in opened.listed(SLOT_PREFIX)}
     found = sorted(
         ((next_minute(job, now), job) for job in listed),
         key=lambda pair: (isinstance(pair[1], FoundSystemJob), pair[0] is None, pair[0] or now),
     )
     if as_json:
-        records = [{**_names(job), **clock_job_record(job), "next_firing_at": iso(at)} for at, job in found[:limit]]
+        records = [
+            {**_names(job, slots), **clock_job_record(job), "next_firing_at": iso(at)} for at, job in found[:limit]
+        ]
         print_json(records)
     else:
         table = Table("fires next", "schedule", "job", "pg_cron", box=None, pad_edge=False)
         for at, job in found[:limit]:
             when = Times(tz).minutes(at) if at else "never" if job.active else "inactive"
-            table.add_row(plain(when), plain(job.schedule), plain(_name(job)), plain(job.jobid))
+            table.add_row(plain(when), plain(job.schedule), plain(_name(job, slots)), plain(job.jobid))
         console().print(table)
         click.echo(f"{len(listed)} clock job{'' if len(listed) == 1 else 's'}.")
     if len(found) > limit:
@@ -90,17 +95,22 @@ def _clear(app: Connection, opened: Clock) -> int:
 
 
 def _listed(opened: Clock) -> list[ClockJob | FoundSystemJob]:
-    return [*opened.listed(), *own_system(opened, list_system(opened))]
+    return [*opened.listed(), *opened.listed(SLOT_PREFIX), *own_system(opened, list_system(opened))]
 
 
-def _name(job: ClockJob | FoundSystemJob) -> str:
-    return f"system {job.what}" if isinstance(job, FoundSystemJob) else str(job.job_id)
-
-
-def _names(job: ClockJob | FoundSystemJob) -> dict[str, str | None]:
+def _name(job: ClockJob | FoundSystemJob, slots: Mapping[int, int]) -> str:
     if isinstance(job, FoundSystemJob):
-        return {"job_id": None, "system_clock_job": job.what}
-    return {"job_id": str(job.job_id), "system_clock_job": None}
+        return f"system {job.what}"
+    jobs = slots.get(job.jobid)
+    return str(job.job_id) if jobs is None else f"slot of {jobs} job{'' if jobs == 1 else 's'}"
+
+
+def _names(job: ClockJob | FoundSystemJob, slots: Mapping[int, int]) -> dict[str, Any]:
+    if isinstance(job, FoundSystemJob):
+        return {"job_id": None, "system_clock_job": job.what, "slot": None, "jobs": None}
+    jobs = slots.get(job.jobid)
+    ids = {"job_id": str(job.job_id), "slot": None} if jobs is None else {"job_id": None, "slot": str(job.job_id)}
+    return {**ids, "system_clock_job": None, "jobs": 1 if jobs is None else jobs}
 
 
 def next_minute(job: ClockJob | FoundSystemJob, now: datetime) -> datetime | None:

@@ -27,6 +27,11 @@ def slot_id(schedule: str) -> UUID:
     return uuid5(NAMESPACE, schedule)
 
 
+def count_jobs(app: Connection) -> dict[UUID, int]:
+    """How many jobs fire by each slot that is in place."""
+    return dict(app.execute(query("count_jobs_by_slot")).fetchall())
+
+
 class SlotNotes:
     """`clock_slots`, over a connection of its own: a note is committed at once, whatever transaction its maker is in,
     and nobody waits for another's. Opened on first use, and again after a break. Raises SumaclockError."""

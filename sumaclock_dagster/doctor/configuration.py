@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ValidationError
@@ -48,8 +49,11 @@ def _invalid(details: ErrorDetails) -> Finding:
 
 
 def allowed(name: str) -> str:
-    """What a setting takes, in words: 'a whole number from 1 to 500', 'a number of seconds above 0 and up to 300'."""
+    """What a setting takes, in words: 'a whole number from 1 to 500', 'a number of seconds above 0 and up to 300', 'jobs
+    or slots'."""
     field = Settings.model_fields.get(name)
+    if field is not None and get_origin(field.annotation) is Literal:
+        return " or ".join(map(str, get_args(field.annotation)))
     if field is None or field.annotation not in (int, float):
         return "a URL" if name.endswith("_url") else "text"
     unit = next((f" of {word}" for suffix, word in UNITS.items() if name.endswith(f"_{suffix}")), "")
