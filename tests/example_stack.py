@@ -14,6 +14,7 @@ from playwright.sync_api import Page
 
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.embedded.cluster import PrivateCluster
+from sumaclock_dagster.embedded.dagster_home import any_free_port
 from sumaclock_dagster.model import Run
 from sumaclock_dagster.queue.runs import list_runs
 from sumaclock_dagster.settings import Settings
@@ -90,7 +91,9 @@ def example_stack() -> Iterator[ExampleStack]:
     with ExitStack() as ends:
         ends.callback(remove_cluster, PrivateCluster(home))
         ends.callback(sumaclock, "down", "--home", str(home), **environment)
-        up = sumaclock("up", "--detach", "--no-demo", "--home", str(home), **environment)
+        # Not the first free one from 3000 on, which others may be about to take.
+        port = str(any_free_port())
+        up = sumaclock("up", "--detach", "--no-demo", "--port", port, "--home", str(home), **environment)
         assert up.returncode == 0, up.stdout + up.stderr
         app = ends.enter_context(connect(Settings(home=home).app_url, "test example"))
         yield ExampleStack(state(home).address, home, app, ends.enter_context(opened_page()))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -14,6 +16,7 @@ from sumaclock_dagster import with_sumaclock
 from sumaclock_dagster.definitions import build
 from sumaclock_dagster.definitions import definitions as own_definitions
 from sumaclock_dagster.defs.clashes import assets_of, jobs_of
+from sumaclock_dagster.defs.targets import ASSETS_SENSOR, JOBS_SENSOR
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.settings import Settings
 
@@ -103,6 +106,45 @@ def test_definitions_of_a_function_are_called_first() -> None:
     assert "work" in lazily().get_repository_def().job_names
     with pytest.raises(SumaclockError, match=r"as in with_sumaclock\(definitions\(\)\)"):
         with_sumaclock(own_definitions, NO_SERVER)  # type: ignore[arg-type]
+
+
+FOLDER_PROJECT = {
+    "pyproject.toml": '[project]\nname = "p"\nversion = "1"\n[tool.dg]\ndirectory_type = "project"\n'
+    '[tool.dg.project]\nroot_module = "folder_project"\n',
+    "src/folder_project/__init__.py": "",
+    "src/folder_project/defs/__init__.py": "",
+    "src/folder_project/defs/things.py": "import dagster as dg\n@dg.asset\ndef thing(): ...\n"
+    "@dg.job\ndef chore(): ...\n",
+    "src/folder_project/definitions.py": """
+from pathlib import Path
+import dagster as dg
+from sumaclock_dagster import with_sumaclock
+
+@dg.definitions
+def defs():
+    return with_sumaclock(dg.load_from_defs_folder(path_within_project=Path(__file__).parent))
+""",
+}
+
+
+def test_a_project_whose_definitions_are_a_folder_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in FOLDER_PROJECT.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+
+    definitions = import_module("folder_project.definitions").defs()
+
+    dg.Definitions.validate_loadable(definitions)
+    repository = definitions.get_repository_def()
+    assert [target.job_name for target in repository.get_sensor_def(JOBS_SENSOR).targets] == ["chore"]
+    assert repository.get_sensor_def(ASSETS_SENSOR).asset_selection.resolve(repository.asset_graph) == {
+        dg.AssetKey("thing")
+    }
+    assert "work" in repository.job_names
 
 
 def test_targets_are_all_jobs_and_all_assets_that_can_be_materialised() -> None:
