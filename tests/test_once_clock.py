@@ -164,6 +164,8 @@ def test_runners_are_made_changed_and_removed(
         assert (list_runner_jobs(clock), app.execute("select * from sumaclock.job_runners").fetchall()) == ([], [])
         with pytest.raises(SumaclockError, match="no role 'nobody_here'"):
             place_runners(app, clock, 1, "nobody_here")
+        with pytest.raises(SumaclockError, match="'postgres' is a superuser"):
+            place_runners(app, clock, 1, "postgres")
 
 
 def test_background_workers_are_not_kept_and_pg_cron_1_4_is_warned_of(

@@ -160,6 +160,11 @@ def _check_role(app: Connection, role: str) -> None:
     row = app.execute(query("has_login_role"), {"role": role}).fetchone()
     if row is None:
         raise SumaclockError(f"There is no role '{role}'. Create it first, with LOGIN.")
+    if row[1]:
+        raise SumaclockError(
+            f"Role '{role}' is a superuser. The owner of schema sumaclock decides what runners do, so it would become "
+            "as powerful. Let a role without that queue the commands."
+        )
     if not row[0]:
         raise SumaclockError(
             f"Role '{role}' may not log in, and pg_cron logs in as the role whose commands it runs. "
