@@ -49,8 +49,8 @@ def _invalid(details: ErrorDetails) -> Finding:
 
 
 def allowed(name: str) -> str:
-    """What a setting takes, in words: 'a whole number from 1 to 500', 'a number of seconds above 0 and up to 300', 'jobs
-    or slots'."""
+    """What a setting takes, in words: 'a whole number from 1 to 500', 'a number of seconds above 0 and up to 300',
+    'jobs or slots'."""
     field = Settings.model_fields.get(name)
     if field is not None and get_origin(field.annotation) is Literal:
         return " or ".join(map(str, get_args(field.annotation)))
