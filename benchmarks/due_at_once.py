@@ -1,10 +1,11 @@
 """Many tasks due in the same minute: when does the first start, when the last?
 
-    python benchmarks/due_at_once.py [--tasks 1000] [--workers 1]
+    python benchmarks/due_at_once.py [--tasks 1000] [--workers 1] [--clock jobs|slots]
 
 On a private cluster of its own in a temporary folder, with real pg_cron and all defaults (durable commits). Each task
 is made by `sumaclock.create_task` and placed by the workers, which are processes; pg_cron fires them at the minute. A
-start is the task run's `started_at` by the database's clock: the task is locked and about to be executed.
+start is the task run's `started_at` by the database's clock: the task is locked and about to be executed. A run is
+written when another session sees it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.embedded.cluster import PrivateCluster
@@ -31,24 +35,26 @@ from sumaclock_dagster.worker import Worker, WorkerConfig
 CREATE = """
     select sumaclock.create_task(organization_id => 'bench', user_id => 'bench', kind => 'log', instant => %s)
     from generate_series(1, %s)"""
-UNPLACED = "select count(*) from sumaclock.ai_tasks where status = 'active' and next_run_at is null"
-OPEN = "select count(*) from sumaclock.ai_tasks where status = 'active'"
+UNPLACED = "select count(*) from sumaclock.cron_runs where finished_at is null"
+WRITTEN = "select count(*) from sumaclock.cron_runs where trigger = 'clock' and scheduled_at = %s"
+OPEN = "select count(*) from sumaclock.ai_tasks where status = 'active' and next_run_at = %s"
 STARTS = """
     select count(*), count(distinct task_id),
            min(extract(epoch from started_at - scheduled_for))::float8,
            percentile_cont(0.5) within group (order by extract(epoch from started_at - scheduled_for)),
            max(extract(epoch from started_at - scheduled_for))::float8
-    from sumaclock.ai_task_runs"""
+    from sumaclock.ai_task_runs where scheduled_for = %s"""
 FIRINGS = """
     select min(extract(epoch from due_at - scheduled_at))::float8,
            max(extract(epoch from due_at - scheduled_at))::float8
-    from sumaclock.cron_runs where trigger = 'clock'"""
+    from sumaclock.cron_runs where trigger = 'clock' and scheduled_at = %s"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--clock", choices=("jobs", "slots"), default="jobs")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
@@ -58,7 +64,7 @@ def main() -> None:
     home.chmod(0o711)
     private = PrivateCluster(home)
     try:
-        measure(private.start(), arguments.tasks, arguments.workers)
+        measure(private.start(), arguments.tasks, arguments.workers, arguments.clock)
     finally:
         private.stop(fast_seconds=10)
         shutil.rmtree(home, ignore_errors=True)
@@ -72,52 +78,89 @@ def work(settings: Settings) -> None:
     worker.wait()
 
 
-def measure(file: ClusterFile, tasks: int, workers: int) -> None:
+def measure(file: ClusterFile, tasks: int, workers: int, clock: str) -> None:
+    with at_work(file, workers, clock), connect(file.database_url, "bench") as app:
+        print(f"{tasks} tasks, {workers} workers, clock {clock}")
+        figures = fire(app, tasks)
+        print(f"created in {figures.created:.1f} s, all placed {figures.placed:.1f} s later")
+        print(f"fired by pg_cron from {figures.fired_first:.2f} to {figures.fired_last:.2f} s after the minute")
+        print(f"all runs written {figures.written:.2f} s after the minute")
+        starts = (figures.first, figures.median, figures.last)
+        print("started: first {:.2f} s, median {:.2f} s, last {:.2f} s after the minute".format(*starts))
+        print(f"task runs: {figures.runs}, of {figures.tasks} tasks")
+
+
+@contextmanager
+def at_work(file: ClusterFile, workers: int, clock: str) -> Iterator[None]:
+    """A migrated database with workers, each a process."""
     with connect(file.owner_database_url, "bench migrate") as owner:
         migrate(owner, load_migrations())
-    settings = {"database_url": file.database_url, "cron_database_url": file.cron_database_url, "linger_seconds": 600}
+    settings = {
+        "database_url": file.database_url,
+        "cron_database_url": file.cron_database_url,
+        "linger_seconds": 3600,
+        "clock": clock,
+    }
     command = [sys.executable, __file__, "--work", json.dumps(settings)]
     processes = [subprocess.Popen(command) for _ in range(workers)]
     try:
-        with connect(file.database_url, "bench") as app:
-            report(app, tasks, workers)
+        yield
     finally:
         for process in processes:
             process.kill()
             process.wait()
 
 
-def report(app: Connection, tasks: int, workers: int) -> None:
-    ahead = 20 + tasks // 50
-    minute = one(app, "select date_trunc('minute', now() + %s * interval '1 second') + interval '1 minute'", ahead)[0]
+@dataclass(frozen=True)
+class Figures:
+    """Seconds; those after `placed` are since the minute. runs: task runs, of so many tasks."""
+
+    created: float
+    placed: float
+    fired_first: float
+    fired_last: float
+    written: float
+    first: float
+    median: float
+    last: float
+    runs: int
+    tasks: int
+
+
+def fire(app: Connection, tasks: int) -> Figures:
+    """Make this many tasks for one minute soon, and see them through it."""
+    minute = one(
+        app, "select date_trunc('minute', now() + %s * interval '1 second') + interval '1 minute'", 20 + tasks // 50
+    )[0]
+    created, placed = create(app, tasks, minute)
+    if one(app, "select extract(epoch from %s - now())::float8", minute)[0] < 5:
+        raise SystemExit("Placing took until the minute; try fewer tasks.")
+    wait(lambda: one(app, WRITTEN, minute)[0] >= tasks, 0.02)
+    written = one(app, "select extract(epoch from clock_timestamp() - %s)::float8", minute)[0]
+    wait(lambda: one(app, OPEN, minute)[0] == 0)
+    runs, distinct, first, median, last = one(app, STARTS, minute)
+    return Figures(created, placed, *one(app, FIRINGS, minute), written, first, median, last, runs, distinct)
+
+
+def create(app: Connection, tasks: int, minute: object) -> tuple[float, float]:
+    """Seconds to create this many tasks for one minute in one transaction, and from there until all are placed."""
     began = time.monotonic()
     with app.transaction():
         app.execute(CREATE, [minute, tasks])
     created = time.monotonic()
     wait(lambda: one(app, UNPLACED)[0] == 0)
-    placed = time.monotonic()
-    print(f"{tasks} tasks, {workers} workers")
-    print(f"created in {created - began:.1f} s, all placed {placed - created:.1f} s later")
-    left = one(app, "select extract(epoch from %s - now())::float8", minute)[0]
-    if left < 5:
-        raise SystemExit("Placing took until the minute; try fewer tasks.")
-    wait(lambda: one(app, OPEN)[0] == 0)
-    count, distinct, first, median, last = one(app, STARTS)
-    fired_first, fired_last = one(app, FIRINGS)
-    print(f"fired by pg_cron from {fired_first:.2f} to {fired_last:.2f} s after the minute")
-    print(f"started: first {first:.2f} s, median {median:.2f} s, last {last:.2f} s after the minute")
-    print(f"task runs: {count}, of {distinct} tasks")
+    return created - began, time.monotonic() - created
 
 
-def one(app: Connection, statement: str, *values: object) -> tuple[object, ...]:
+def one(app: Connection, statement: str, *values: object) -> tuple[Any, ...]:
     row = app.execute(statement, values).fetchone()
     assert row is not None
     return row
 
 
-def wait(condition: Callable[[], bool]) -> None:
+def wait(condition: Callable[[], bool], seconds: float = 0.2) -> None:
     while not condition():
-        time.sleep(0.2)
+        time.sleep(seconds)
 
 
 if __name__ == "__main__":
