@@ -13,16 +13,17 @@ import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import dagster as dg
 import psutil
 import yaml
+from dagster._core.scheduler.instigation import InstigatorTick
 
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.model import Run
@@ -36,6 +37,9 @@ from tests.forking_launcher import PIPE
 from tests.test_dagster_e2e import _is_listening, free_port, start, stop
 from tests.waiting import until
 
+T = TypeVar("T")
+# Everything takes its time on a machine that does much else.
+PATIENCE_SECONDS = 200.0
 HERE, ELSEWHERE = "reports", "elsewhere"
 # As a user writes it: nothing in it knows of schedules.
 USER_CODE = """
@@ -163,20 +167,38 @@ class TargetStack:
         (run,) = self.instance.get_runs(dg.RunsFilter(tags={"sumaclock/run": str(run_id)}))
         return run
 
-    def ended(self, run_id: int, timeout_seconds: float = 90) -> Run:
-        return until(
-            lambda: (run := get_run(self.app, run_id)).finished_at and run,
-            timeout_seconds,
-            f"the end of run {run_id}; {self.logs()}",
-            0.2,
-        )
+    def ended(self, run_id: int, timeout_seconds: float = PATIENCE_SECONDS) -> Run:
+        def look() -> Run | None:
+            run = get_run(self.app, run_id)
+            return run if run.finished_at else None
+
+        return self.until(look, f"the end of run {run_id}", timeout_seconds)
+
+    def until(self, condition: Callable[[], T | None], what: str, timeout_seconds: float = PATIENCE_SECONDS) -> T:
+        """As `tests.waiting.until`, and a failure tells what the processes said."""
+        try:
+            found = until(condition, timeout_seconds, what, 0.2)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
+        assert found is not None
+        return found
+
+    def ticks(self) -> list[InstigatorTick]:
+        """The ticks of the sensors of targets, newest first for each."""
+        states = [state for state in self.instance.all_instigator_state() if "targets" in state.name]
+        return [
+            tick
+            for state in states
+            for tick in self.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=500)
+        ]
 
     def logs(self) -> str:
         tails = [f"--- {log.name}\n{log.read_text()[-2500:]}" for log in sorted(self.folder.glob("*.log"))]
         rows = self.app.execute(
-            "select id, state, offers, error from sumaclock.dagster_launches order by id"
+            "select cron_run_id, state, offers, left(error, 100) from sumaclock.dagster_launches order by id"
         ).fetchall()
-        return f"launches: {rows[:20]}\nlogs:\n" + "\n".join(tails)
+        failed = [str(tick.error)[:1000] for tick in self.ticks() if tick.error]
+        return f"launches: {rows[:40]}\nfailed ticks: {failed[:5]}\nlogs:\n" + "\n".join(tails)
 
 
 @contextmanager

@@ -13,9 +13,8 @@ from sumaclock_dagster.model import RunStatus
 from sumaclock_dagster.queue.runs import fire, get_run, list_runs
 from sumaclock_dagster.tasks import api
 from tests.conftest import TestCluster
-from tests.target_stack import ELSEWHERE, TargetStack, add_target_job, target_stack
+from tests.target_stack import ELSEWHERE, PATIENCE_SECONDS, TargetStack, add_target_job, target_stack
 from tests.tasks import add_task, settled
-from tests.waiting import until
 
 ALL = ("code_server", "other_code_server", "webserver", "daemon")
 
@@ -27,10 +26,10 @@ def stack(cluster: TestCluster) -> Iterator[TargetStack]:
 
 
 def in_a_minute(stack: TargetStack) -> str:
-    """A weekly cron whose next occurrence in Madrid is 20 to 80 seconds away, so that it is placed in time."""
+    """A weekly cron whose next occurrence in Madrid is 80 to 140 seconds away, so that it is placed in time."""
     row = stack.app.execute(
         "select to_char(t, 'FMMI FMHH24 * * '), extract(dow from t)::int"
-        " from (select (now() + interval '80 seconds') at time zone 'Europe/Madrid' as t) s"
+        " from (select (now() + interval '140 seconds') at time zone 'Europe/Madrid' as t) s"
     ).fetchone()
     assert row is not None
     return f"{row[0]}{row[1]}"
@@ -40,6 +39,7 @@ def materialized(stack: TargetStack, asset: str) -> set[str]:
     return set(stack.instance.get_materialized_partitions(dg.AssetKey(asset)))
 
 
+@pytest.mark.timeout(600)
 def test_a_weekly_report_in_madrid_time_materialises_its_partition_by_a_real_firing(stack: TargetStack) -> None:
     """Also in the week of the clock change: there, an occurrence that is late is executed by the same firing."""
     weekly = {"assets": ["weekly_report"], "partition_key": "{organization_id}|{scheduled_local-7d:%Y-%m-%d}"}
@@ -51,8 +51,8 @@ def test_a_weekly_report_in_madrid_time_materialises_its_partition_by_a_real_fir
     cron = in_a_minute(stack)
     today = add_task(stack.app, daily, kind="dagster", title="Acme Ltd", cron=cron, timezone="Europe/Madrid")
     changed = add_task(stack.app, weekly, kind="dagster", cron=cron, timezone="Europe/Madrid", organization_id="acme")
-    due = settled(stack.app, today).next_run_at
-    settled(stack.app, changed)
+    due = settled(stack.app, today, PATIENCE_SECONDS).next_run_at
+    settled(stack.app, changed, PATIENCE_SECONDS)
     assert due is not None
     # Monday 9:00 after the night in which Madrid went back to winter time: 8:00 UTC, and 7:00 the week before.
     autumn = datetime(2026, 10, 26, 8, 0, tzinfo=UTC)
@@ -60,11 +60,9 @@ def test_a_weekly_report_in_madrid_time_materialises_its_partition_by_a_real_fir
 
     jobs = {task: api.get(stack.app, task).cron_job_id for task in (today, changed)}
     fired = {
-        task: until(
+        task: stack.until(
             lambda job=job: [run for run in list_runs(stack.app, job_id=job) if run.trigger.value == "clock"],
-            150,
-            f"a firing; {stack.logs()}",
-            0.2,
+            "a firing",
         )[-1]
         for task, job in jobs.items()
     }
@@ -139,6 +137,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.timeout(600)
 def test_bad_targets_fail_their_run_with_dagsters_message_and_harm_nothing_else(stack: TargetStack) -> None:
     with stack.app.transaction():
         bad = [fire(stack.app, add_target_job(stack.app, payload)) for payload, _ in BAD]
@@ -155,8 +154,7 @@ def test_bad_targets_fail_their_run_with_dagsters_message_and_harm_nothing_else(
         assert run.status is RunStatus.FAILED, payload
         assert said in str(run.error), payload
         assert "{" not in str(run.error).partition("\n")[0], "the first line is for people"
-    failed = [tick for tick in _ticks(stack) if tick.error is not None]
-    assert failed == []
+    assert [tick.error for tick in stack.ticks() if tick.error is not None] == []
 
 
 def test_a_canceled_and_a_deleted_dagster_run_fail_their_run(stack: TargetStack) -> None:
@@ -164,12 +162,12 @@ def test_a_canceled_and_a_deleted_dagster_run_fail_their_run(stack: TargetStack)
     slow = {"job": "invoice", "run_config": {"ops": {"work_for": {"config": {"seconds": 15}}}}}
     for _ in range(2):
         fire(stack.app, add_target_job(stack.app, slow, "queue_ltd"))
-    until(lambda: len(_queued_or_begun(stack, "queue_ltd")) == 2, 60, "two Dagster runs", 0.2)
+    stack.until(lambda: len(_queued_or_begun(stack, "queue_ltd")) == 2, "two Dagster runs")
     canceled, deleted = (fire(stack.app, add_target_job(stack.app, {"job": "invoice"}, "queue_ltd")) for _ in range(2))
-    until(lambda: len(_queued_or_begun(stack, "queue_ltd")) == 4, 60, "four Dagster runs", 0.2)
+    stack.until(lambda: len(_queued_or_begun(stack, "queue_ltd")) == 4, "four Dagster runs")
 
     stack.instance.report_run_canceled(stack.dagster_run(canceled))
-    until(lambda: get_run(stack.app, deleted).dagster_run_id, 30, "the link to the Dagster run", 0.2)
+    stack.until(lambda: get_run(stack.app, deleted).dagster_run_id, "the link to the Dagster run")
     stack.instance.delete_run(stack.dagster_run(deleted).run_id)
 
     run = stack.ended(canceled)
@@ -180,13 +178,3 @@ def test_a_canceled_and_a_deleted_dagster_run_fail_their_run(stack: TargetStack)
 
 def _queued_or_begun(stack: TargetStack, organization: str) -> list[dg.DagsterRun]:
     return list(stack.instance.get_runs(dg.RunsFilter(tags={"sumaclock/organization": organization})))
-
-
-def _ticks(stack: TargetStack) -> list[Any]:
-    states = stack.instance.all_instigator_state()
-    return [
-        tick
-        for state in states
-        if "targets" in state.name
-        for tick in stack.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=200)
-    ]

@@ -12,7 +12,6 @@ from sumaclock_dagster.model import RunStatus
 from sumaclock_dagster.queue.runs import fire, get_run
 from tests.conftest import TestCluster
 from tests.target_stack import TargetStack, add_target_job, target_stack
-from tests.waiting import until
 
 NOTHING_BEGINS = {
     "run_coordinator": {
@@ -25,6 +24,7 @@ NOTHING_BEGINS = {
 KILLED = ("daemon", "code_server", "worker")
 
 
+@pytest.mark.timeout(600)
 def test_fifty_due_in_one_minute_run_two_at_once_for_each_organisation(cluster: TestCluster) -> None:
     """With the dagster.yaml that users get. Whether two overlapped is read from Dagster's own records."""
     payload = {"job": "invoice", "run_config": {"ops": {"work_for": {"config": {"seconds": 0.2}}}}}
@@ -66,12 +66,12 @@ def test_whoever_is_killed_each_of_two_hundred_is_launched_once(cluster: TestClu
             with stack.app.transaction():
                 fired += [fire(stack.app, jobs[number % 2]) for number in range(20)]
             before = len(_launched(stack))
-            until(lambda before=before: len(_launched(stack)) > before, 150, f"a launch; {stack.logs()}", 0.05)
+            stack.until(lambda before=before: len(_launched(stack)) > before, "a launch")
             victim = dice.choice(KILLED)
             stack.kill(victim)
             stack.start(victim)
 
-        until(lambda: len(_launched(stack)) >= 200 and _all_linked(stack, fired), 400, f"all; {stack.logs()}", 0.5)
+        stack.until(lambda: len(_launched(stack)) >= 200 and _all_linked(stack, fired), "all of them", 400)
 
         tags = Counter(run.tags["sumaclock/run"] for run in _launched(stack))
         assert len(_launched(stack)) == 200, [tag for tag, count in tags.items() if count > 1]
