@@ -3,7 +3,9 @@ all of it in Dagster's UI. One `sumaclock up` serves all tests of this file."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from uuid import UUID
@@ -65,7 +67,7 @@ class Launchpad:
 
     def open(self) -> Page:
         self._page.goto(self._url)
-        expect(self._page.get_by_role("button", name="Launch Run")).to_be_enabled(timeout=SHOWN)
+        expect(self._page.get_by_role("button", name="Launch Run")).to_be_visible(timeout=SHOWN)
         return self._page
 
     def launch(self, config: str, ends: str = "Success") -> str:
@@ -75,7 +77,10 @@ class Launchpad:
         page.keyboard.press("ControlOrMeta+A")
         page.keyboard.insert_text(config)
         expect(page.get_by_text("No errors")).to_be_visible(timeout=SHOWN)
-        page.get_by_role("button", name="Launch Run").click()
+        button = page.get_by_role("button", name="Launch Run")
+        # The Launchpad remembers what was written last, which may have been wrong.
+        expect(button).to_be_enabled(timeout=SHOWN)
+        button.click()
         page.wait_for_url(re.compile("/runs/[0-9a-f-]{36}"))
         ended = page.get_by_text(re.compile("^(Success|Failure|Canceled)$")).first
         expect(ended).to_be_visible(timeout=ENDED)
@@ -131,6 +136,19 @@ def test_schedules_made_by_sql_and_by_python_materialise_each_customers_partitio
     expect(stack.page.get_by_role("heading", name=f"globex, {week[0]}")).to_be_visible(timeout=SHOWN)
 
 
+def test_the_commands_of_the_readme_make_a_schedule(stack: ExampleStack) -> None:
+    made = subprocess.run(
+        [sys.executable, "schedules.py", "umbrella", "America/Lima"],
+        cwd=EXAMPLE,
+        env=os.environ | {"SUMACLOCK_HOME": str(stack.home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    task = placed(stack, UUID(made.stdout.strip()))
+    assert (task.organization_id, task.cron, task.timezone) == ("umbrella", MONDAYS, "America/Lima")
+
+
 def test_the_launchpad_starts_with_a_new_schedule_and_refuses_what_does_not_fit(stack: ExampleStack) -> None:
     page = Launchpad(stack).open()
     editor = page.locator(".CodeMirror-code").first
@@ -155,7 +173,7 @@ def test_a_person_makes_edits_pauses_and_deletes_a_schedule_in_the_ui_alone(stac
     assert "07:30 -05:00" in shown
 
     shown = launchpad.launch(CHANGE.format(change="edit", task_id=task.id, more="cron: 0 6 1 * *, title: Monthly"))
-    assert "At 06:00, on the 1st of the month (America/Lima)" in shown
+    assert "At 06:00, on day 1 of the month (America/Lima)" in shown
     assert api.get(stack.app, task.id).title == "Monthly"
 
     asset = AssetPage(stack.page, stack.address, "upcoming_firings")
