@@ -67,7 +67,6 @@ def keeps_runners(app: Connection, seconds: bool) -> bool:
     return not seconds and app.execute(USES_WORKERS).fetchone() == (False,)
 
 
-@pytest.mark.timeout(900)
 def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
     cluster: TestCluster, app_db: AppDatabase, app: Connection, superuser: Connection, environment: None
 ) -> None:
@@ -82,15 +81,17 @@ def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
     )
     with open_clock(app, app_db.cron_url) as clock:
         seconds = clock.features().seconds
-    # Runners that are fired on the minute, one after the other, take what was queued since with the next one.
-    next_look = 0 if seconds or keeps_runners(app, seconds) else 2 * FIRST_LOOK_SECONDS
+    if not seconds and not keeps_runners(app, seconds):
+        pytest.skip(
+            "pg_cron 1.4 with background workers waits for each job, so nothing is promised but the next minute"
+        )
     with login_role(cluster, app_db, superuser) as eve, connect(app_db.app_url, "test locker") as locker:
         assert read("enable", "--runners", 4)["runners"] == 4
         assert len(read("enable", "--role", eve.name, "--runners", 1)["placed"]) == 2
         direct = read("add", "--direct", "vacuum (analyze) public.effects")
         with connect(app_db.superuser_url, "test direct") as conn:
             conn.execute("alter table public.effects owner to sumaclock_app")
-        until(lambda: looked(app), FIRST_LOOK_SECONDS + next_look, "the first look of all runners", poll_seconds=0.2)
+        until(lambda: looked(app), FIRST_LOOK_SECONDS, "the first look of all runners", poll_seconds=0.2)
 
         locker.execute('begin; lock table "Tenant 13".invoices in access share mode')
         with connect(app_db.app_url, "test caller") as caller:
@@ -104,13 +105,13 @@ def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
             )
             slow = queue(caller, "select pg_sleep(1); insert into public.effects (what) values ('slow')", priority=-2)
         # The caller is gone. What starts within five seconds ends without it.
-        until(lambda: len(queued(app)) < SCHEMAS, 8 + next_look, "the first commands to end")
+        until(lambda: len(queued(app)) < SCHEMAS, 8, "the first commands to end")
         with connect(eve.url, "test eve") as as_eve:
             hers = queue(as_eve, "insert into public.effects (what) values ('hers')")
-            until(lambda: hers not in queued(as_eve), 12 + next_look, "the other role's command to end")
-        until(lambda: len(queued(app)) <= 4, 60 + next_look, "all others to end", poll_seconds=0.2)
+            until(lambda: hers not in queued(as_eve), 12, "the other role's command to end")
+        until(lambda: len(queued(app)) <= 4, 60, "all others to end", poll_seconds=0.2)
         locker.execute("rollback")
-        until(lambda: queued(app) == [], 90 + next_look, "the queue to be empty", poll_seconds=0.2)
+        until(lambda: queued(app) == [], 90, "the queue to be empty", poll_seconds=0.2)
 
         rows = app.execute("select command, sqlstate, attempts from sumaclock.job_errors order by jobid").fetchall()
         assert [row for row in rows if "Tenant" in row[0]] == [
@@ -130,7 +131,7 @@ def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
         with open_clock(app, app_db.cron_url) as clock:
             [ran] = until(
                 lambda: [d for d in list_direct(clock) if d.status in ("succeeded", "failed")],
-                130 + next_look,
+                130,
                 "VACUUM",
             )
         assert (ran.name, ran.command) == (direct["clock_job"], "vacuum (analyze) public.effects")
@@ -141,6 +142,23 @@ def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
         assert [entry["status"] for entry in read("list", "--direct")] == ["succeeded"]
         assert read("disable", "--role", eve.name)["runners"] == 0
         assert len(read("disable")["removed"]) == 5
+
+
+def test_commands_run_within_minutes_however_pg_cron_fires(
+    cluster: TestCluster, app_db: AppDatabase, app: Connection, superuser: Connection, environment: None
+) -> None:
+    superuser.execute("create table public.effects (role text default current_user); grant insert on effects to public")
+    with login_role(cluster, app_db, superuser) as eve:
+        read("enable", "--runners", 1)
+        read("enable", "--role", eve.name, "--runners", 1)
+        queue(app, "insert into public.effects default values")
+        with connect(eve.url, "test eve") as as_eve:
+            queue(as_eve, "insert into public.effects default values")
+        until(lambda: superuser.execute("select count(*) from effects").fetchone() == (2,), 150, "both roles' commands")
+        roles = superuser.execute("select role from public.effects order by role = 'sumaclock_app'").fetchall()
+        assert roles == [(eve.name,), ("sumaclock_app",)]
+        read("disable", "--role", eve.name)
+        read("disable")
 
 
 def test_runners_are_made_changed_and_removed(
