@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sumaclock_dagster.clock.faults import FaultKind
@@ -288,13 +289,22 @@ def test_the_launcher_missed_a_change(patient_at_once: Patient) -> None:
         deleted = superuser.execute("select clock_timestamp() + interval '4 seconds'").fetchone()
         # The launcher reads again within a second of that; what came before its reading would not be missed.
         until(lambda: superuser.execute("select 1 where clock_timestamp() > %s", deleted).fetchone())
-        add_unnoticed_job(patient, 6000)
+        launcher = superuser.execute(
+            "select pid from pg_stat_activity where application_name = 'pg_cron scheduler'"
+        ).fetchone()
+        assert launcher is not None
+        # Whether it keeps up with so many messages is a matter of luck; one that the machine has paused never does.
+        process = psutil.Process(launcher[0])
+        process.suspend()
+        try:
+            add_unnoticed_job(patient, 6000)
+        finally:
+            process.resume()
         until(lambda: patient.told_to_the_app() != [], 70, "a firing that does not come", 0.5)
         assert_told(FaultKind.CHANGE_MISSED, patient.settings, remedy="Any change of cron.job")
         # The remedy is one.
         superuser.execute("update cron.job set schedule = schedule where jobname = 'filler 1'")
-        until(lambda: superuser.execute("select 1 from cron.job_run_details").fetchone(), 70, "a firing")
-    assert patient.told_to_the_app() == []
+        until(lambda: patient.told_to_the_app() == [], 70, "its firing", 0.5)
 
 
 def test_pg_cron_has_more_to_start_than_it_can(patient_at_once: Patient) -> None:
