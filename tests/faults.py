@@ -82,7 +82,7 @@ class Patient:
         with self.superuser() as superuser, connect(self.file.database_url, "test") as app:
             superuser.execute("delete from cron.job; truncate cron.job_run_details")
             app.execute("delete from sumaclock.cron_jobs")
-        until(lambda: self.told_to_the_app() == [], 10, "a healthy clock", 0.2)
+        until(lambda: self.told_to_the_app() == [], 30, "a healthy clock", 0.2)
 
     def told_to_the_app(self) -> list[Fault]:
         return find_faults(self.settings.app_url, self.settings.cron_url)
