@@ -121,6 +121,14 @@ def test_a_job_that_nothing_fires_is_missing_and_joins_its_slot(app: Connection,
     assert lost in in_slots(app)
 
 
+def test_a_job_that_joined_while_the_servers_clock_was_ahead_joins_again(app: Connection, clock: Clock) -> None:
+    job = new_job(app, clock)
+    app.execute("update sumaclock.cron_jobs set slot_since = now() + interval '1 day'")
+    assert [(drift.kind, drift.job_id) for drift in find_drift(app, clock)] == [(DriftKind.MISSING, job)]
+    assert sync(app, clock).left == []
+    assert app.execute("select slot_since <= now() from sumaclock.cron_jobs").fetchone() == (True,)
+
+
 def test_a_slot_that_runs_as_somebody_else_or_in_another_database_is_left(
     app: Connection, clock: Clock, cron: Connection
 ) -> None:
