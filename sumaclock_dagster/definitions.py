@@ -13,6 +13,7 @@ from sumaclock_dagster.defs.edit_schedules import edit_schedules
 from sumaclock_dagster.defs.health import clock_health, health_changed, report_health
 from sumaclock_dagster.defs.loops import heartbeat_job, heartbeat_schedule, repair_job, repair_schedule
 from sumaclock_dagster.defs.once import commands_changed, job_errors, job_queue, report_commands
+from sumaclock_dagster.defs.own_io import use_own_io
 from sumaclock_dagster.defs.prune_dagster import prune_dagster_job, prune_dagster_schedule
 from sumaclock_dagster.defs.reconcile import schedule_drift, sync_job, sync_report, sync_schedule
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
@@ -69,7 +70,7 @@ def _own(settings: Settings) -> dg.Definitions:
         handlers=load_handlers(settings.handlers, own_handlers(settings)),
         code_version=code_version(settings.loaded_code),
     )
-    return dg.Definitions(
+    own = dg.Definitions(
         assets=[
             cron_runs,
             run_failures,
@@ -114,3 +115,5 @@ def _own(settings: Settings) -> dg.Definitions:
         schedules=[heartbeat_schedule, repair_schedule, sync_schedule, prune_schedule, prune_dagster_schedule],
         resources={"sumaclock": sumaclock, OWN_IO_KEY: dg.mem_io_manager},
     )
+    use_own_io([*(own.assets or []), *(own.asset_checks or [])])
+    return own
