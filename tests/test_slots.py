@@ -153,6 +153,22 @@ def test_two_firings_of_a_slot_at_once_write_one_run_of_a_job_that_skips(
     assert fired(app) == {skips: 1}
 
 
+def test_a_slot_in_seconds_notes_the_second_and_skips_by_itself(app: Connection) -> None:
+    skips, allows = (
+        app.execute(
+            "insert into sumaclock.cron_jobs (kind, organization_id, user_id, schedule, overlap, slot_since)"
+            " values ('k', 'o', 'u', '10 seconds', %s, now() - interval '1 second') returning id",
+            [overlap],
+        ).fetchall()[0][0]
+        for overlap in ("auto", "allow")
+    )
+    app.execute("insert into sumaclock.clock_slots (id, schedule) values (%s, '10 seconds')", [slot_id("10 seconds")])
+    fire_slot(app, "10 seconds")
+    fire_slot(app, "10 seconds")
+    assert fired(app) == {skips: 1, allows: 2}
+    assert app.execute("select bool_and(scheduled_at = due_at) from sumaclock.cron_runs").fetchone() == (True,)
+
+
 def test_rule_13_a_job_that_is_being_deleted_does_not_keep_the_others_from_firing(
     app: Connection, clock: Clock, app_db: AppDatabase
 ) -> None:

@@ -190,6 +190,17 @@ def test_tasks_and_jobs_of_one_minute_share_slots(minute: Minute) -> None:
     assert len(minute.slots) == 4
 
 
+def test_a_slot_in_seconds_fires_where_pg_cron_knows_them(app: Connection, app_db: AppDatabase) -> None:
+    with open_clock(app, app_db.cron_url, "slots") as clock:
+        if not clock.features().seconds:
+            pytest.skip("pg_cron before 1.5 knows no schedules in seconds")
+        jobs = {add(app, clock, "2 seconds", overlap="allow") for _ in range(3)}
+        rows = "select job_id, count(*) from sumaclock.cron_runs where trigger = 'clock' group by 1"
+        fired = until(lambda: len(found := dict(app.execute(rows).fetchall())) == 3 and found, 20, "the jobs to fire")
+        assert set(fired) == jobs
+        assert len(clock.listed(SLOT_PREFIX)) == 1
+
+
 def test_no_minute_fires_a_job_twice_while_it_changes_its_way(minute: Minute) -> None:
     assert minute.moves >= 3, "the syncs were too slow to say anything"
     assert set(minute.moved.values()) <= {1}
