@@ -308,8 +308,8 @@ def add_run(app: Connection, job: UUID, began: datetime, ended: datetime | None)
 def test_a_skipped_firing_is_not_missed_and_a_missed_one_still_is(app: Connection) -> None:
     minute = timedelta(minutes=1)
     now = database_time(app).replace(second=0, microsecond=0)
-    # Each five minutes, the last of them four to eight minutes ago.
-    mark = now - 4 * minute
+    # Each five minutes, the last of them three to seven minutes ago.
+    mark = now - 3 * minute
     mark -= timedelta(minutes=mark.minute % 5)
     schedule = ",".join(str(value) for value in range(mark.minute % 5, 60, 5)) + " * * * *"
     still_open, was_open, free, allowing, in_seconds = (
