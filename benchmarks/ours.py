@@ -32,7 +32,10 @@ from sumaclock_dagster.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 # The documented knobs: claims may start large, and one thread is best for handlers that never wait.
-MODES: dict[str, dict[str, Any]] = {"default": {}, "tuned": {"claim_batch": 500, "handler_threads": 1, "durable_claims": False}}
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "tuned": {"claim_batch": 500, "handler_threads": 1, "durable_claims": False},
+}
 SUBMIT = """
     with job as (
         insert into sumaclock.cron_jobs (kind, organization_id, user_id, payload, schedule)
