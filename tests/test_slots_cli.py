@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sumaclock_dagster.cli.main import main
+from sumaclock_dagster.clock.faults import diagnose
 from sumaclock_dagster.clock.jobs import pause_job
+from sumaclock_dagster.clock.look import read_signs
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.clock.slots import slot_id
 from sumaclock_dagster.clock.system_jobs import system_clock_jobs
-from sumaclock_dagster.db import Connection
+from sumaclock_dagster.db import Connection, connect
 from tests.conftest import AppDatabase
 from tests.reconcile import NEVER_SOON, clock_rows, cron_as_superuser, new_job
 from tests.slots import in_slots, slot_schedules
@@ -89,6 +91,15 @@ def test_a_task_is_shown_with_its_slot(
     assert "MISSING: `sumaclock drift --fix` places it again" in " ".join(
         run("tasks", "show", str(task)).stdout.split()
     )
+
+
+def test_slots_are_no_fault_of_the_clock(app: Connection, clock: Clock, app_db: AppDatabase) -> None:
+    for schedule in (NEVER_SOON, OTHER):
+        new_job(app, clock, schedule)
+    with connect(app_db.cron_url, "test cron") as cron:
+        signs = read_signs(app, cron)
+    assert diagnose(signs) == []
+    assert (signs.rows.jobs, signs.rows.stray, signs.rows.lost) == (2, 0, 0)
 
 
 def test_a_mode_that_does_not_exist_is_refused(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
