@@ -201,7 +201,14 @@ def test_a_slot_that_is_not_noted_fires_nothing(app: Connection, clock: Clock) -
 # ---- rule 1, and names
 
 
-HOSTILE: list[Any] = ["x'; drop table sumaclock.cron_jobs; --", str(uuid4()), None, b"1", 1, NEVER_SOON]
+HOSTILE: list[Any] = [
+    "x'; drop table sumaclock.cron_jobs; --",
+    "5b0f5f0e-8f43-4f0c-9d6e-6a9fb2a3c111",
+    None,
+    b"1",
+    1,
+    NEVER_SOON,
+]
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=repr)
