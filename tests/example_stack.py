@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.embedded.cluster import PrivateCluster
-from sumaclock_dagster.embedded.dagster_home import any_free_port
+from sumaclock_dagster.embedded.ui_port import any_free_port
 from sumaclock_dagster.model import Run
 from sumaclock_dagster.queue.runs import list_runs
 from sumaclock_dagster.settings import Settings

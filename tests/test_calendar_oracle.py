@@ -116,7 +116,7 @@ def test_calendar_agrees_with_the_oracle() -> None:
     zones_seen: set[str] = set()
     none_in_window = 0
 
-    @settings(max_examples=2600, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=3000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(
         index=st.integers(0, len(changes()) - 1),
         cron=CRONS,

@@ -98,17 +98,17 @@ def test_an_existing_deployment_gets_them_with_its_next_repair(app: Connection, 
 def test_rule_10_a_hostile_neighbours_names_stay_untouched(
     app: Connection, clock: Clock, cron: Connection, cluster: TestCluster
 ) -> None:
-    name = clock.database_name
+    name, neighbour = clock.database_name, f"{clock.database_name}_neighbour"
     # Databases whose own clock jobs begin with our prefix, one of another role with our very name, one in a database
     # of its own, and one that a pattern would take for ours.
     hostile = [
         (f"{name}:system:canary:cron:0b9b4c2e-0000-4000-8000-000000000000", "template1", ROLE),
         (f"{name}:system:canary:system:canary", "postgres", ROLE),
-        (f"{name}:system:canary", "postgres", "neighbour"),
+        (f"{name}:system:canary", "postgres", neighbour),
         (f"{name}:system:job-of-a-newer-version", "template1", ROLE),
         (f"{name[:-1]}_:system:canary", "postgres", ROLE),
     ]
-    cron.execute("create role neighbour login")
+    cron.execute(f"create role {neighbour} login")
     try:
         for jobname, database, role in hostile:
             cron.execute(
@@ -126,7 +126,7 @@ def test_rule_10_a_hostile_neighbours_names_stay_untouched(
         assert cron.execute(kept).fetchall() == before
     finally:
         cron.execute("delete from cron.job where schedule = '0 0 1 1 *' and command = 'select 1'")
-        cron.execute("drop role neighbour")
+        cron.execute(f"drop role {neighbour}")
 
 
 def test_two_deployments_have_their_own(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,12 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from sumaclock_dagster.embedded.processes import MARK
+from sumaclock_dagster.embedded.ui_port import HOST
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.settings import Settings
 
 CODE_SERVER, DAEMON, WEBSERVER, RECEIVER = "code-server", "daemon", "webserver", "receiver"
-HOST = "127.0.0.1"
-FIRST_PORT, PORTS = 3000, 100
 LOCATION = "sumaclock"
 # Server processes need no owner rights, so they don't learn the owner's URL.
 NOT_PASSED_ON = ("SUMACLOCK_OWNER_DATABASE_URL",)
@@ -123,32 +121,3 @@ def bring_schema_up_to_date(home: DagsterHome, always: bool) -> None:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
         raise SumaclockError(f"Dagster could not make or upgrade its tables. The end of what it said:\n{last}")
     note.write_text(current, "utf-8")
-
-
-def choose_port(wanted: int | None) -> int:
-    """`wanted`, or else the first free one from 3000 on. Raises SumaclockError when it is taken."""
-    if wanted is not None:
-        if not _is_free(wanted):
-            raise SumaclockError(f"Port {wanted} on {HOST} is taken. Choose another one with --port.")
-        return wanted
-    for port in range(FIRST_PORT, FIRST_PORT + PORTS):
-        if _is_free(port):
-            return port
-    raise SumaclockError(f"No port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} is free. Choose one with --port.")
-
-
-def any_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As servers do: a connection that still lingers from an ended one does not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from sumaclock_dagster.embedded.dagster_home import HOST, LOCATION, DagsterHome
+from sumaclock_dagster.embedded.dagster_home import LOCATION, DagsterHome
+from sumaclock_dagster.embedded.ui_port import HOST
 
 TIMEOUT_SECONDS = 5.0
 LOCATIONS = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -19,9 +19,7 @@ from sumaclock_dagster.embedded.dagster_home import (
     RECEIVER,
     WEBSERVER,
     DagsterHome,
-    any_free_port,
     bring_schema_up_to_date,
-    choose_port,
     commands,
     make_dagster_home,
 )
@@ -31,6 +29,7 @@ from sumaclock_dagster.embedded.processes import ask_to_end, find, first_line, i
 from sumaclock_dagster.embedded.receiver import GOT
 from sumaclock_dagster.embedded.show import Show
 from sumaclock_dagster.embedded.stop_requests import Stopped, StopRequests
+from sumaclock_dagster.embedded.ui_port import any_free_port, hold_port
 from sumaclock_dagster.embedded.up_file import UpNote, only_one, read_up_file, remove_up_file
 from sumaclock_dagster.embedded.watch import Watch
 from sumaclock_dagster.model import SumaclockError
@@ -58,11 +57,11 @@ def run_up(settings: Settings, options: UpOptions, show: Show) -> None:
     Raises SumaclockError when something cannot be started; what had been started is stopped before.
     """
     home, mark = settings.home.absolute(), uuid4().hex
-    with StopRequests() as requests, only_one(home):
+    with StopRequests() as requests, only_one(home), ExitStack() as held:
         try:
             stop_leftovers(settings, requests.hurry, show)
             note = UpNote(home, identify("supervisor", os.getpid(), mark))
-            port = choose_port(options.port)
+            port = held.enter_context(hold_port(options.port))
             with _databases(settings, requests, show) as cluster:
                 ground.ensure_runners(settings)
                 # Never where the requests may be meant: a stand-in would take them for done.
