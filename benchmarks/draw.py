@@ -1,0 +1,86 @@
+"""The picture and the table of one run of the peers' benchmark.
+
+    python benchmarks/draw.py benchmarks/results/peers-2026-11-30.jsonl docs/images/benchmark.png
+
+Reads one JSON line a peer and mode, as the benchmark's driver writes them, and prints the table in Markdown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+PEERS = {
+    "ours": ("sumaclock", "Python"),
+    "graphile": ("graphile-worker", "Node"),
+    "pgboss": ("pg-boss", "Node"),
+    "pgqueuer": ("pgqueuer", "Python"),
+    "oban": ("oban-py", "Python"),
+    "awa_qs": ("awa", "Python on Rust"),
+    "procrastinate": ("procrastinate", "Python"),
+    "raw": ("bare SQL, no framework", "Python"),
+}
+MODES = {"default": "#9db4c0", "tuned": "#253237"}
+HEAD = (
+    "| | language | drain, runs/s: default | tuned | commit → start, ms p50 / p99: default | tuned "
+    "| WAL bytes, commits per run (tuned) |"
+)
+
+Rows = dict[tuple[str, str], dict[str, Any]]
+
+
+def main() -> None:
+    source, picture = Path(sys.argv[1]), Path(sys.argv[2])
+    rows: Rows = {(row["peer"], row["mode"]): row for row in map(json.loads, source.read_text().splitlines())}
+    print(HEAD)
+    print("|---|---|---|---|---|---|---|")
+    for peer in PEERS:
+        print(line(rows, peer))
+    draw(rows, min(row["at"] for row in rows.values())[:10]).savefig(picture, dpi=110)
+
+
+def line(rows: Rows, peer: str) -> str:
+    default, tuned = rows[peer, "default"], rows[peer, "tuned"]
+    name, language = PEERS[peer]
+    cells = [f"**{name}**" if peer == "ours" else name, language, drained(default), drained(tuned)]
+    cells += [started(default), started(tuned), f"{tuned['wal_per_job']}, {tuned['commits_per_job']:g}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def drained(row: dict[str, Any]) -> str:
+    return f"{row['drain_s']:,}" if row["executed"] >= row["n"] else "–"
+
+
+def started(row: dict[str, Any]) -> str:
+    return f"{row['commit_to_start_ms']['p50']:.2f} / {row['commit_to_start_ms']['p99']:.1f}"
+
+
+def draw(rows: Rows, day: str) -> plt.Figure:
+    """Left the drain, right the time from commit to start: p50 as a bar, p99 as a mark. Longer is better left only."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
+    height = 0.38
+    for offset, (mode, color) in zip((height / 2, -height / 2), MODES.items(), strict=True):
+        places = [-place + offset for place in range(len(PEERS))]
+        these = [rows[peer, mode] for peer in PEERS]
+        left.barh(places, [row["drain_s"] if row["executed"] >= row["n"] else 0 for row in these], height, color=color)
+        right.barh(places, [row["commit_to_start_ms"]["p50"] for row in these], height, color=color, label=mode)
+        right.plot([row["commit_to_start_ms"]["p99"] for row in these], places, "|", color=color, markersize=9)
+    left.set(title="Drain of 10,000 no-op runs", xlabel="runs per second (longer is better)")
+    right.set(title="Commit → start, idle worker", xlabel="milliseconds: bar p50, mark p99 (shorter is better)")
+    left.set_yticks([-place for place in range(len(PEERS))], [name for name, _ in PEERS.values()])
+    right.legend(frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"One worker, one PostgreSQL 15, two shared cores, {day}", fontsize=10)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
