@@ -14,6 +14,7 @@ from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection, connect, with_database
 from sumaclock_dagster.definitions import build
 from sumaclock_dagster.defs.loops import find_gone
+from sumaclock_dagster.once.runners import list_runner_jobs
 from sumaclock_dagster.queue import workers
 from tests.conftest import AppDatabase, TestCluster
 from tests.dagster_storage import dagster_home, dagster_instance
@@ -123,6 +124,8 @@ def test_sync_mends_and_the_assets_show_what_was_changed(
 
     told = launch(definitions, instance, "sync")
     report, drift = told["sync_report"], told["schedule_drift"]
+    assert report["runners of one-off commands"] > 0
+    assert list_runner_jobs(clock)
     assert (report["found"], report["mended"], report["left over"], report["dry run"]) == (4, 3, 1, False)
     assert (report["clock jobs placed"], report["clock jobs removed"]) == (2, 1)
     assert {line["job"] for line in lines(report["changes"].records)} == {job.hex for job in (*missing, orphan)}

@@ -40,18 +40,22 @@ def both_sides(sumaclock: Sumaclock, purpose: str) -> Iterator[tuple[Connection,
     kinds={"postgres", "table"},
     description="Makes pg_cron say what cron_jobs and the tasks say, and tells what it changed. Clock jobs of other "
     "databases and roles are never touched. Safe at any time, at most 1,000 changes a transaction; with dry_run in its "
-    "config it only reports. After a restore of either database, materialise it once.",
+    "config it only reports. The runners of one-off commands are kept as well. After a restore of either database, "
+    "materialise it once.",
 )
 def sync_report(
     context: dg.AssetExecutionContext, config: SyncConfig, sumaclock: dg.ResourceParam[Sumaclock]
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster knows it only bare
+    from sumaclock_dagster.once.runners import place_runners
     from sumaclock_dagster.reconcile.sync import sync
 
     with both_sides(sumaclock, "sync") as (app, clock):
         report = sync(app, clock, dry_run=config.dry_run, say=context.log.info)
+        runners = None if config.dry_run else place_runners(app, clock, sumaclock.settings.job_runners)
     return dg.MaterializeResult(
         metadata={
             **sync_numbers(report),
+            "runners of one-off commands": len(runners.placed) + len(runners.removed) if runners else 0,
             "dry run": config.dry_run,
             "by kind": table(_by_kind(report), {"kind": "string", "found": "int", "mended": "int", "left": "int"}),
             "changes": table([_line(drift, "mended") for drift in report.mended[:LISTED]], DRIFT_COLUMNS),
