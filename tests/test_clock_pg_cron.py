@@ -161,7 +161,7 @@ def test_a_broken_connection_is_opened_again(clock: Clock, cron: Connection) -> 
     kill = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'sumaclock clock'"
     for schedule in ("1 1 1 1 *", "2 1 1 1 *", "3 1 1 1 *"):
         clock.schedule(job_id, schedule)
-        assert len(cron.execute(kill).fetchall()) == 1
+        assert cron.execute(kill).fetchall()
     assert [found.schedule for found in clock.listed()] == ["3 1 1 1 *"]
     cron.execute(kill)
     clock.unschedule(job_id)

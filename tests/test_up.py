@@ -35,6 +35,9 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.stack
 
+# Far more than a start or a stop takes: other tests run besides.
+STUCK_SECONDS = 60
+
 
 @pytest.fixture
 def home() -> Iterator[Path]:
@@ -142,19 +145,20 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
         until(lambda: get_run(app, run_id).status is RunStatus.RUNNING, 10, "the run's start")
     stopped_at = time.monotonic()
     assert up.end(signal.SIGINT) == 0, up.output
-    assert time.monotonic() - stopped_at < 20
+    assert time.monotonic() - stopped_at < STUCK_SECONDS
     assert "Stopped." in up.output
     assert processes_of(first.supervisor.mark) == []
     assert postgres_of(home) == []
     assert not (home / "up.json").exists()
 
-    # The second start is quick and has all data.
+    # The second start repeats nothing and has all data.
     started_at = time.monotonic()
     done = sumaclock("up", "--detach", "--home", str(home), SUMACLOCK_GRACE_SECONDS="1")
     took = time.monotonic() - started_at
     assert done.returncode == 0, done.stdout + done.stderr
     assert "It goes on in the background" in done.stdout
-    assert took < 20
+    assert took < STUCK_SECONDS
+    assert "Creating" not in done.stdout
     second = state(home)
     assert answers(second.address)
     with connect(settings.app_url, "test up") as app:
