@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from sumaclock_dagster.db import Connection, connect, number_array, query, text_array
 from sumaclock_dagster.embedded.binaries import find_binaries
 from sumaclock_dagster.embedded.cluster import PrivateCluster
+from sumaclock_dagster.garbage import THRESHOLDS, rare_collections
 from sumaclock_dagster.handlers import CancelFlag, HandlerRun, Handlers
 from sumaclock_dagster.queue import claims
 from sumaclock_dagster.queue.runs import get_run
-from sumaclock_dagster.worker.garbage import THRESHOLDS, rare_collections
 from sumaclock_dagster.worker.session import Session
 from tests.conftest import (
     TEST_SETTINGS,

@@ -12,9 +12,9 @@ from dagster._utils.interrupts import capture_interrupts, check_captured_interru
 
 from sumaclock_dagster.defs.metadata import failure_line, observation
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
+from sumaclock_dagster.garbage import rare_collections
 from sumaclock_dagster.model import FlushReport, SumaclockError
 from sumaclock_dagster.worker import Worker, WorkerConfig
-from sumaclock_dagster.worker.garbage import rare_collections
 
 LOGGER = "sumaclock"
 INTERRUPT_POLL_SECONDS = 0.25

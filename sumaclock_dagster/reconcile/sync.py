@@ -20,6 +20,7 @@ from sumaclock_dagster.clock.slots import slot_id
 from sumaclock_dagster.clock.spent_slots import remove_slots
 from sumaclock_dagster.clock.system_jobs import FoundSystemJob, SystemChanges, change_system, system_clock_jobs
 from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.garbage import rare_collections
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.raw_schedule import check
 from sumaclock_dagster.reconcile.differences import Drift, DriftKind, by_job, is_made_anew, own_row, strayed_row
@@ -43,10 +44,10 @@ BATCH = MOST_CHANGES // 2
 ROUNDS = 3
 BUSY = "Somebody was changing it during the sync, and leaves it right; otherwise sync again."
 
-
 Say = Callable[[str], None]
 
 
+@rare_collections()
 def sync(app: Connection, clock: Clock, *, dry_run: bool = False, say: Say = lambda _: None) -> SyncReport:
     """Mend all drift, at most 1,000 changes of `cron.job` a transaction; `say` hears of the progress.
 

@@ -1,4 +1,4 @@
-"""How often a worker's process looks for garbage in cycles."""
+"""How often a process that handles many small values looks for garbage in cycles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THRESHOLDS = (20_000, 20, 20)
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Look for cycles less often meanwhile: in the whole process, which a worker has to itself."""
+    """Look for cycles less often meanwhile: in the whole process, which a worker or a sync has to itself."""
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLDS)
     try:
