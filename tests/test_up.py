@@ -245,7 +245,7 @@ def test_a_server_that_the_environment_names(
         # On a terminal, which then goes away: that stops everything in good order, too.
         up, terminal = _up_on_a_terminal(home, urls)
         ups.append(up)
-        until(lambda: (home / "up.json").exists() and state(home).ready, 60, "the stack on the named server")
+        until(lambda: (home / "up.json").exists() and state(home).ready, 180, "the stack on the named server")
         running = state(home)
         assert answers(running.address)
         processes = processes_of(running.supervisor.mark)
