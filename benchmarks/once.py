@@ -41,13 +41,14 @@ VERSION = "select current_setting('server_version'), (select extversion from pg_
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pg-bin", type=Path, help="folder of another PostgreSQL's programs")
     parser.add_argument("--commands", type=int, default=2000)
     parser.add_argument("--runners", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="sumaclock-bench-"))
     home.chmod(0o711)
-    private = PrivateCluster(home)
+    private = PrivateCluster(home, pg_bin=arguments.pg_bin)
     try:
         measure(private.start(), arguments.commands, arguments.runners, arguments.rounds)
     finally:
