@@ -233,6 +233,7 @@ def test_on_macos_it_names_the_formulae(system: ModuleType, tools: Path, monkeyp
 def other(system: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.import_module("other_postgres")
     monkeypatch.setattr(module, "_place", lambda: tmp_path / "postgres")
+    monkeypatch.setenv("SUMACLOCK_DEBIAN_MIRROR", "http://mirror.example/debian/")
     return module
 
 
@@ -250,6 +251,18 @@ def test_another_postgresql_is_fetched_once(
     assert fetch.endswith(" --download-only postgresql-17 postgresql-17-cron patchelf")
     assert other.provide_postgres("17") == folder
     assert len((tmp_path / "notes").read_text().splitlines()) == 2
+
+
+def test_without_a_mirror_it_is_told_how_to_name_one(
+    other: ModuleType, system: ModuleType, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert other._mirror() == "http://mirror.example/debian"
+    monkeypatch.delenv("SUMACLOCK_DEBIAN_MIRROR")
+    tool(tools, "apt-get", "echo ' http://host.example/debian/'")
+    assert other._mirror() == "http://host.example/debian"
+    tool(tools, "apt-get", "true")
+    with pytest.raises(system.Refused, match="Set SUMACLOCK_DEBIAN_MIRROR"):
+        other._mirror()
 
 
 def test_without_another_postgresql_nothing_goes_on(

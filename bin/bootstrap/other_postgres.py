@@ -17,7 +17,7 @@ from console import Refused, run
 from environment import ROOT
 
 RELEASES = {"15": "bookworm", "17": "trixie"}
-USUAL_MIRROR = "http://deb.debian.org/debian"
+MIRROR = "SUMACLOCK_DEBIAN_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 NEEDED = {"apt-get": "apt", "dpkg-deb": "dpkg", "tar": "tar"}
 SYSTEM_PLACE = Path("/var/lib/sumaclock/postgres")
@@ -130,11 +130,14 @@ def _apt(home: Path, release: str) -> list[str]:
 
 
 def _mirror() -> str:
-    """The Debian mirror that this machine uses, where it is a Debian."""
+    """The Debian mirror that the environment names, or the one that this machine uses, where it is a Debian."""
+    if named := os.environ.get(MIRROR):
+        return named.rstrip("/")
     command = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
-    try:
-        listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
-    except OSError:
-        return USUAL_MIRROR
-    mirrors = [uri for label, _, uri in (line.partition(" ") for line in listed) if label == "Debian"]
-    return mirrors[0].rstrip("/") if mirrors else USUAL_MIRROR
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    found = [(label, uri.rstrip("/")) for label, _, uri in (line.partition(" ") for line in listed)]
+    # A list that was never fetched has no label yet.
+    mirrors = [uri for label, uri in found if label == "Debian"] or [uri for _, uri in found if uri.endswith("/debian")]
+    if not mirrors:
+        raise Refused(f"This machine's apt knows no mirror of Debian. Set {MIRROR} to one: http://host/debian.")
+    return mirrors[0]
