@@ -10,7 +10,6 @@ import click
 from rich.table import Table
 
 from sumaclock_dagster.cli.output import (
-    RefusingGroup,
     Times,
     clock_session,
     console,
@@ -20,6 +19,7 @@ from sumaclock_dagster.cli.output import (
     tz_option,
 )
 from sumaclock_dagster.cli.records import clock_job_record, iso
+from sumaclock_dagster.cli.refusals import RefusingGroup
 from sumaclock_dagster.clock.bulk import clear as clear_clock
 from sumaclock_dagster.clock.jobs import database_time
 from sumaclock_dagster.clock.pg_cron import Clock, ClockJob

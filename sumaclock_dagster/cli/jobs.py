@@ -9,7 +9,6 @@ import click
 
 from sumaclock_dagster.cli.job_options import catch_up_option, overlap_option
 from sumaclock_dagster.cli.output import (
-    RefusingGroup,
     Times,
     app_session,
     clock_session,
@@ -21,6 +20,7 @@ from sumaclock_dagster.cli.output import (
     tz_option,
 )
 from sumaclock_dagster.cli.records import clock_job_record, job_record, next_firing, run_record
+from sumaclock_dagster.cli.refusals import RefusingGroup
 from sumaclock_dagster.cli.views import clock_words, print_job, print_jobs, print_runs
 from sumaclock_dagster.clock.jobs import (
     change_job,

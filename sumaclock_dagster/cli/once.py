@@ -18,7 +18,6 @@ from sumaclock_dagster.cli.once_views import (
     queued_record,
 )
 from sumaclock_dagster.cli.output import (
-    RefusingGroup,
     Times,
     app_session,
     clock_session,
@@ -28,6 +27,7 @@ from sumaclock_dagster.cli.output import (
     tz_option,
 )
 from sumaclock_dagster.cli.records import iso
+from sumaclock_dagster.cli.refusals import RefusingGroup
 from sumaclock_dagster.once import queue
 from sumaclock_dagster.once.direct import list_direct, place_direct
 

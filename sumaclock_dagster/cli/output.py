@@ -1,4 +1,4 @@
-"""What the commands share: sessions, refusals, options, and the forms of times and texts."""
+"""What the commands share: sessions, options, and the forms of times and texts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
-import psycopg
-from psycopg import errors
-from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
@@ -29,28 +26,6 @@ from sumaclock_dagster.model import Job, SumaclockError
 from sumaclock_dagster.settings import Settings
 
 WIDTH = 100
-
-
-class RefusingGroup(click.Group):
-    """A group whose commands end with exit code 1 and one line on stderr when a rule or the database refuses."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except SumaclockError as error:
-            raise click.ClickException(str(error)) from None
-        except ValidationError as error:
-            raise click.ClickException(_invalid_settings(error)) from None
-        except (errors.UndefinedTable, errors.InvalidSchemaName):
-            raise click.ClickException("The app database has no sumaclock tables; run `sumaclock migrate`.") from None
-        except psycopg.Error as error:
-            said = error.diag.message_primary or str(error).partition("\n")[0]
-            raise click.ClickException(f"PostgreSQL refused: {said}. `sumaclock doctor` says more.") from None
-
-
-def _invalid_settings(error: ValidationError) -> str:
-    faults = (f"SUMACLOCK_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors())
-    return "; ".join(faults) + "."
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from uuid import UUID
 import click
 
 from sumaclock_dagster.cli.output import (
-    RefusingGroup,
     Times,
     app_session,
     json_option,
@@ -18,6 +17,7 @@ from sumaclock_dagster.cli.output import (
     tz_option,
 )
 from sumaclock_dagster.cli.records import run_record
+from sumaclock_dagster.cli.refusals import RefusingGroup
 from sumaclock_dagster.cli.views import print_end, print_run, print_runs
 from sumaclock_dagster.model import Run, RunStatus
 from sumaclock_dagster.queue.ends import Ends

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from sumaclock_dagster.cli.output import (
-    RefusingGroup,
     Times,
     app_session,
     console,
@@ -19,6 +18,7 @@ from sumaclock_dagster.cli.output import (
     tz_option,
 )
 from sumaclock_dagster.cli.records import iso
+from sumaclock_dagster.cli.refusals import RefusingGroup
 from sumaclock_dagster.cli.views import make_table
 from sumaclock_dagster.handlers import load_handlers
 from sumaclock_dagster.own_handlers import own_handlers

@@ -9,7 +9,6 @@ import click
 
 from sumaclock_dagster.calendar import DEFAULT_TIMEZONE
 from sumaclock_dagster.cli.output import (
-    RefusingGroup,
     app_session,
     clock_session,
     find_firing,
@@ -19,6 +18,7 @@ from sumaclock_dagster.cli.output import (
     tell_limit,
 )
 from sumaclock_dagster.cli.records import clock_job_record
+from sumaclock_dagster.cli.refusals import RefusingGroup
 from sumaclock_dagster.cli.task_answers import confirm_delete, tell_run, tell_task
 from sumaclock_dagster.cli.task_options import language_option, moment_in, schedule_options
 from sumaclock_dagster.cli.task_preview import preview
