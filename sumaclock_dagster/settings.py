@@ -75,6 +75,12 @@ class Settings(BaseSettings):
 
     dagster_graphql_url: str | None = Field(None, description="Dagster's GraphQL API, for other code locations.")
     dagster_start_seconds: float = Field(600, ge=10, le=86_400, description="Time a launched Dagster run has to begin.")
+    dagster_lost_seconds: float = Field(
+        120, ge=5, le=86_400, description="A silent Dagster run whose process is gone is failed after this."
+    )
+    dagster_silent_seconds: float = Field(
+        86_400, ge=60, description="A silent Dagster run that nobody can tell of is failed after this."
+    )
 
     alert_webhook: SecretStr | None = Field(None, description="Slack-compatible webhook that failures are posted to.")
 

@@ -8,9 +8,11 @@ import dagster as dg
 from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
 
 from sumaclock_dagster.db import Connection
+from sumaclock_dagster.defs.lost import UNDER_WAY, report_lost
 from sumaclock_dagster.launches import progress
 from sumaclock_dagster.launches.progress import End, Launched, Sought
 from sumaclock_dagster.queue.workers import read_clock
+from sumaclock_dagster.settings import Settings
 
 LAUNCH_TAG = "sumaclock/launch"
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
@@ -64,6 +66,19 @@ def give_up(instance: dg.DagsterInstance, conn: Connection, start_seconds: float
                 ends.append(End(launch.id, f"Dagster run {run_id} failed: {reason}"))
         ended += progress.end(conn, ends)
     return ended
+
+
+def give_up_lost(instance: dg.DagsterInstance, conn: Connection, here: str, settings: Settings) -> int:
+    """Report to Dagster the end of launched Dagster runs whose process is gone; `follow` then ends their launches.
+    Returns how many. here: this code location."""
+    now, lost = read_clock(conn), 0
+    for page in _pages(conn):
+        # One that was launched a moment ago can't have been silent for long.
+        old = [run_id for run_id, launch in page.items() if launch.seconds > settings.dagster_lost_seconds]
+        if old:
+            runs = instance.get_runs(dg.RunsFilter(run_ids=old, statuses=UNDER_WAY))
+            lost += report_lost(instance, list(runs), here, settings, now)
+    return lost
 
 
 def _pages(conn: Connection) -> Iterator[Mapping[str, Launched]]:

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.defs.following import find, follow, give_up
+from sumaclock_dagster.defs.following import find, follow, give_up, give_up_lost
 from sumaclock_dagster.defs.resources import Sumaclock
 from sumaclock_dagster.defs.target_requests import Unfit, to_run_request
 from sumaclock_dagster.launches import progress
@@ -78,9 +78,10 @@ def make_target_sensors(jobs: Sequence[Any], assets: Any) -> list[dg.SensorDefin
 def _launch_jobs(context: Evaluation) -> list[dg.RunRequest] | dg.SkipReason:
     sumaclock: Sumaclock = context.resources.sumaclock
     with sumaclock.connect("targets") as conn:
-        lost = give_up(context.instance, conn, sumaclock.settings.dagster_start_seconds)
-        if lost:
-            context.log.warning(f"{lost} Dagster runs are gone or never began; their runs failed.")
+        given_up = give_up(context.instance, conn, sumaclock.settings.dagster_start_seconds)
+        given_up += give_up_lost(context.instance, conn, _location(context), sumaclock.settings)
+        if given_up:
+            context.log.warning(f"{given_up} Dagster runs are gone or never began; their runs failed.")
 
         def look() -> float:
             find(context.instance, conn, progress.sought(conn))
