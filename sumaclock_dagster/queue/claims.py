@@ -65,7 +65,7 @@ def claim(conn: Connection, worker_id: int, dagster_run_id: UUID | None, batch: 
     cursor = conn.cursor(binary=True)
     parameters = {"batch": batch, "worker": worker_id, "dagster_run": dagster_run_id}
     rows = cursor.execute(query("claim_runs"), parameters, prepare=True).fetchall()
-    return [Claimed._make(row) for row in rows]
+    return sorted(map(Claimed._make, rows))
 
 
 def finish(conn: Connection, worker_id: int, ended: Sequence[Ended]) -> set[int]:

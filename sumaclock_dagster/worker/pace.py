@@ -9,7 +9,7 @@ class Pace:
     """Doubles the batch while whole batches end within 250 ms of their claim, halves it when they don't.
 
     A worker with slow handlers holds no more runs than it has threads, so that waiting runs stay claimable by others;
-    one with fast handlers holds two batches, so that the next is claimed while one is executed.
+    one with fast handlers holds three batches: one is claimed while one is executed and one's outcomes are written.
     """
 
     def __init__(self, first: int, most: int, threads: int) -> None:
@@ -22,7 +22,7 @@ class Pace:
     @property
     def hold(self) -> int:
         """The most runs that the worker holds at once."""
-        return 2 * self.batch if self.fast else self._threads
+        return 3 * self.batch if self.fast else self._threads
 
     def slowed(self) -> None:
         """Learn that runs waited in vain for a thread."""
