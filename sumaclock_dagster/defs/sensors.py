@@ -11,14 +11,13 @@ import dagster as dg
 
 from sumaclock_dagster.defs.assets import report_failures
 from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.ticks import WATCH_SECONDS
 from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.queue.watch import Look, watch
 from sumaclock_dagster.queue.workers import request_worker
 
 if TYPE_CHECKING:
     from sumaclock_dagster.reports.changes import Seen
-
-WATCH_SECONDS = 20.0
 
 
 @dg.sensor(

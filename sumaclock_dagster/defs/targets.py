@@ -12,6 +12,7 @@ from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.following import find, follow, give_up, give_up_lost
 from sumaclock_dagster.defs.resources import Sumaclock
 from sumaclock_dagster.defs.target_requests import Unfit, to_run_request
+from sumaclock_dagster.defs.ticks import WATCH_SECONDS
 from sumaclock_dagster.launches import progress
 from sumaclock_dagster.launches.graphql import DagsterApi, Refused, Unreachable
 from sumaclock_dagster.launches.progress import End, Offered, Sought
@@ -20,7 +21,6 @@ from sumaclock_dagster.settings import Settings
 
 JOBS_SENSOR = "dagster_targets"
 ASSETS_SENSOR = "dagster_asset_targets"
-WATCH_SECONDS = 20.0
 # Dagster says nothing when a run ends, so whoever waits for one looks.
 LOOK_SECONDS = 1.0
 # A tick submits them one after another, some seconds' worth.
@@ -100,7 +100,7 @@ def _launch_assets(context: Evaluation) -> list[dg.RunRequest] | dg.SkipReason:
 def _watch(
     context: Evaluation, conn: Connection, settings: Settings, look: Callable[[], float], *, assets: bool
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Look until there is something to launch, for 20 s at most. `look` says how long to wait after it."""
+    """Look until there is something to launch, for WATCH_SECONDS at most. `look` says how long to wait after it."""
     progress.listen(conn)
     until = monotonic() + WATCH_SECONDS
     while True:

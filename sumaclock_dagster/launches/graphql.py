@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
-
 from sumaclock_dagster.launches.graphql_texts import ADD_PARTITION, LAUNCH, LOOK
 from sumaclock_dagster.launches.target import Target
 from sumaclock_dagster.model import SumaclockError
@@ -35,8 +33,12 @@ class DagsterApi:
     """url: the GraphQL endpoint, for example http://127.0.0.1:3000/graphql. Asks nobody else: no proxy, no redirect."""
 
     def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        # Slow to import, and needed by those alone who launch elsewhere.
+        import httpx
+
         self._url = url
         self._client = httpx.Client(timeout=timeout_seconds, trust_env=False, follow_redirects=False)
+        self._no_answer = (httpx.HTTPError, ValueError)
 
     def close(self) -> None:
         self._client.close()
@@ -106,7 +108,7 @@ class DagsterApi:
         try:
             response = self._client.post(self._url, json={"query": text, "variables": values})
             body = response.json()
-        except (httpx.HTTPError, ValueError) as error:
+        except self._no_answer as error:
             raise Unreachable(
                 f"Dagster's GraphQL API at SUMACLOCK_DAGSTER_GRAPHQL_URL gives no answer: {type(error).__name__}."
             ) from error

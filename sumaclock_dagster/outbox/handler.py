@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_URL, uuid5
 
 from sumaclock_dagster.db import make_pool
@@ -11,9 +11,11 @@ from sumaclock_dagster.handlers import HandlerRun, Handlers
 from sumaclock_dagster.made_once import Once
 from sumaclock_dagster.model import Skip
 from sumaclock_dagster.outbox import line
-from sumaclock_dagster.outbox.core_api import CoreApi
 from sumaclock_dagster.outbox.delivery import Sending
 from sumaclock_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from sumaclock_dagster.outbox.core_api import CoreApi
 
 KIND = "deliver_core_api"
 # The one job whose runs deliver; the migration of these tables knows it by this id.
@@ -56,5 +58,8 @@ def delivery_handlers(settings: Settings) -> Handlers:
 def _core_api(settings: Settings) -> CoreApi | None:
     if settings.core_api_url is None:
         return None
+    # httpx is slow to import, and a worker that delivers nothing starts without it.
+    from sumaclock_dagster.outbox.core_api import CoreApi
+
     token = settings.core_api_token.get_secret_value() if settings.core_api_token else None
     return CoreApi(settings.core_api_url, token, settings.core_api_timeout_seconds, settings.core_api_concurrency)
