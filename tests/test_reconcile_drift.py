@@ -16,7 +16,7 @@ from sumaclock_dagster.clock.jobs import change_job, delete_job, pause_job
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection, connect, with_database
 from sumaclock_dagster.model import SumaclockError
-from sumaclock_dagster.reconcile import sync as sync_module
+from sumaclock_dagster.reconcile import mender
 from sumaclock_dagster.reconcile.drift import Drift, DriftKind, find_drift
 from sumaclock_dagster.reconcile.repair import look_for_damage, repair
 from sumaclock_dagster.reconcile.sync import BUSY, sync
@@ -188,7 +188,7 @@ def test_what_pg_cron_itself_refuses_is_found_within_its_batch(
 ) -> None:
     good = insert_jobs(app, 20)
     (bad,) = insert_jobs(app, 1, "61 * * * *")
-    monkeypatch.setattr(sync_module, "check", lambda schedule, features: None)
+    monkeypatch.setattr(mender, "check", lambda schedule, features: None)
     report = sync(app, clock)
     assert {job.job_id for job in clock.listed()} == set(good)
     assert [(drift.job_id, "invalid schedule" in drift.left) for drift in report.left] == [(bad, True)]
@@ -211,7 +211,7 @@ def test_a_job_that_somebody_is_changing_is_not_waited_for(
 def test_two_syncs_at_once_while_people_edit_end_without_drift(
     app: Connection, clock: Clock, app_db: AppDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_module, "BATCH", 50)
+    monkeypatch.setattr(mender, "BATCH", 50)
     jobs = insert_jobs(app, 1200)
     for _ in range(50):
         clock.schedule(uuid4(), NEVER_SOON)
@@ -246,7 +246,7 @@ def test_two_syncs_at_once_while_people_edit_end_without_drift(
 def test_a_sync_that_is_cut_off_half_way_is_finished_by_the_next(
     app: Connection, clock: Clock, app_db: AppDatabase, cron: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_module, "BATCH", 100)
+    monkeypatch.setattr(mender, "BATCH", 100)
     insert_jobs(app, 300)
     said: list[str] = []
 
@@ -271,7 +271,7 @@ def test_a_sync_that_is_cut_off_half_way_is_finished_by_the_next(
 def test_a_clock_that_goes_away_in_the_middle_is_an_error_and_the_next_sync_ends_the_work(
     app: Connection, app_db: AppDatabase, cron: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_module, "BATCH", 100)
+    monkeypatch.setattr(mender, "BATCH", 100)
     insert_jobs(app, 300)
     with open_clock(app, app_db.cron_url) as clock:
 
@@ -304,8 +304,19 @@ def test_no_transaction_changes_cron_job_more_than_a_thousand_times(
     made = [row[0] for row in cron.execute(sizes, [clock.database_name]).fetchall()]
     assert sum(made) == 1300
     assert max(made) <= 1000
+    assert len(made) == 3, "a transaction of pg_cron for five hundred jobs, however many connections place them"
     with pytest.raises(ValueError, match="1001 changes"):
         bulk.change_many(clock, [], lambda _: bulk.Changes(removed=list(range(1001))))
+
+
+def test_a_sync_without_a_second_connection_to_pg_cron_uses_its_first(
+    app: Connection, clock: Clock, cron: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Clock("postgresql://sumaclock_app@127.0.0.1:1/postgres", clock.database_name)
+    monkeypatch.setattr(clock, "another", lambda: away)
+    insert_jobs(app, 600)
+    assert sync(app, clock).left == []
+    assert len(clock.listed()) == 600
 
 
 # ---- tasks

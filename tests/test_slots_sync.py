@@ -14,8 +14,7 @@ from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.clock.slots import SLOT_PREFIX, slot_id
 from sumaclock_dagster.clock.spent_slots import sweep_slots
 from sumaclock_dagster.db import Connection, connect
-from sumaclock_dagster.reconcile import heartbeat
-from sumaclock_dagster.reconcile import sync as sync_module
+from sumaclock_dagster.reconcile import heartbeat, mender
 from sumaclock_dagster.reconcile.drift import Drift, DriftKind, count_by_kind, find_drift
 from sumaclock_dagster.reconcile.repair import look_for_damage
 from sumaclock_dagster.reconcile.sync import BUSY, sync
@@ -199,7 +198,7 @@ def test_a_slot_that_pg_cron_refuses_is_found_among_the_others(
     for minute in range(20):
         insert_jobs(app, 1, f"{minute} 1 1 1 *")
     insert_jobs(app, 1, "61 * * * *")
-    monkeypatch.setattr(sync_module, "check", lambda schedule, features: None)
+    monkeypatch.setattr(mender, "check", lambda schedule, features: None)
     report = sync(app, clock)
     assert len(slot_schedules(clock)) == len(in_slots(app)) == 20
     assert [drift.slot for drift in report.left if "invalid schedule" in drift.left] == [slot_id("61 * * * *")]
@@ -222,7 +221,7 @@ def test_one_sync_moves_all_to_slots_and_one_back(
     cron: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sync_module, "BATCH", 50)
+    monkeypatch.setattr(mender, "BATCH", 50)
     insert_tasks(superuser, 120, "now() + interval '30 days'", zone_data_version())
     for minute in range(30):
         insert_jobs(app, 3, f"{minute} 1 1 1 *")
@@ -333,7 +332,7 @@ def test_a_job_that_somebody_is_changing_is_not_waited_for(
 def test_syncs_in_both_directions_at_once_while_people_edit_end_without_drift(
     app: Connection, clock: Clock, app_db: AppDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_module, "BATCH", 20)
+    monkeypatch.setattr(mender, "BATCH", 20)
     jobs = insert_jobs(app, 100) + insert_jobs(app, 100, OTHER)
     start = threading.Barrier(3)
 
@@ -367,7 +366,7 @@ def test_syncs_in_both_directions_at_once_while_people_edit_end_without_drift(
 def test_a_sync_that_is_cut_off_between_the_two_ways_is_finished_by_the_next(
     app: Connection, clock: Clock, jobs_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_module, "BATCH", 20)
+    monkeypatch.setattr(mender, "BATCH", 20)
     for mover, other in ((clock, jobs_clock), (jobs_clock, clock)):
         if mover is clock:
             insert_jobs(app, 60)

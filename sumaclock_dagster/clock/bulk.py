@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
@@ -10,9 +10,9 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from sumaclock_dagster.clock.command import firing_command, slot_firing_command
-from sumaclock_dagster.clock.pg_cron import PREFIX, Clock, clock_job_name
+from sumaclock_dagster.clock.pg_cron import PREFIX, Clock, check_database_name
 from sumaclock_dagster.clock.slots import SLOT_PREFIX
-from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.db import Connection, query, text_array
 
 # pg_cron never notices about 3,000 changes in one transaction, until the next one.
 MOST_CHANGES = 1000
@@ -107,21 +107,33 @@ def _list_named(conn: Connection, database: str, ids: Collection[UUID] | None, p
     cursor = conn.cursor(row_factory=class_row(NamedClockJob))
     if ids is None:
         return cursor.execute(query("list_named_clock_jobs"), {"prefix": f"{database}{prefix}"}).fetchall()
-    names = [clock_job_name(database, job_id, prefix) for job_id in ids]
-    return cursor.execute(query("list_clock_jobs_by_name"), {"names": names}, prepare=False).fetchall()
+    values = {"names": _names(database, prefix, ids)}
+    return cursor.execute(query("list_clock_jobs_by_name"), values, prepare=False).fetchall()
 
 
 def _apply(conn: Connection, database: str, changes: Changes, prefix: str) -> None:
     if changes.removed:
         conn.execute(query("unschedule_clock_jobs"), {"jobids": changes.removed}, prepare=False)
     if changes.placed:
+        command = _slot_command if prefix == SLOT_PREFIX else _job_command
         values = {
             "database": database,
-            "names": [clock_job_name(database, job_id, prefix) for job_id, _, _ in changes.placed],
-            "schedules": [schedule for _, schedule, _ in changes.placed],
-            "commands": [
-                slot_firing_command(job_id) if prefix == SLOT_PREFIX else firing_command(job_id, careful=careful)
-                for job_id, _, careful in changes.placed
-            ],
+            "names": _names(database, prefix, (job_id for job_id, _, _ in changes.placed)),
+            "schedules": text_array(schedule for _, schedule, _ in changes.placed),
+            "commands": text_array(command(job_id, careful) for job_id, _, careful in changes.placed),
         }
         conn.execute(query("schedule_clock_jobs"), values, prepare=False)
+
+
+def _names(database: str, prefix: str, ids: Iterable[UUID]) -> str:
+    """Their clock jobs' names, as the text of an array."""
+    check_database_name(database)
+    return text_array(f"{database}{prefix}{job_id}" for job_id in ids)
+
+
+def _job_command(job_id: UUID, careful: bool) -> str:
+    return firing_command(job_id, careful=careful)
+
+
+def _slot_command(slot: UUID, _: bool) -> str:
+    return slot_firing_command(slot)

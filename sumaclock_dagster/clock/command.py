@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from uuid import UUID
 
 from sumaclock_dagster.db import query
@@ -34,6 +35,7 @@ def skips(schedule: str, overlap: str) -> bool:
     return overlap == "skip" or (overlap == "auto" and SECONDS.fullmatch(schedule) is not None)
 
 
+@lru_cache
 def is_careful(schedule: str, overlap: str) -> bool:
     """Whether a job (no task's) needs the careful command. All others keep the plain one, which asks nothing."""
     return overlap == "skip" or SECONDS.fullmatch(schedule) is not None
@@ -42,4 +44,9 @@ def is_careful(schedule: str, overlap: str) -> bool:
 def _filled(name: str, place: str, value: UUID) -> str:
     if type(value) is not UUID:
         raise TypeError(f"A firing takes a UUID and nothing else, not {type(value).__name__}.")
-    return query(name).decode().strip().replace(place, str(value))
+    return _text(name).replace(place, str(value))
+
+
+@cache
+def _text(name: str) -> str:
+    return query(name).decode().strip()

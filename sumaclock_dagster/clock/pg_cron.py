@@ -95,6 +95,10 @@ class Clock:
             self._connection = self._features = None
             self.slots.close()
 
+    def another(self) -> Clock:
+        """The same clock over a connection of its own, to be closed by whoever asked for it."""
+        return Clock(self._cron_url, self.database_name, "slots" if self.has_slots else "jobs")
+
     def schedule(self, job_id: UUID, schedule: str, *, careful: bool = False) -> None:
         """Make the job's clock job, or change it to this raw schedule and command (see `firing_command`), and see that
         it is active. Where it is so already, nothing is written."""

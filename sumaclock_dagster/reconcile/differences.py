@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -80,9 +79,9 @@ class Whose(Protocol):
 
 
 def by_job(rows: Sequence[NamedClockJob]) -> dict[UUID, list[NamedClockJob]]:
-    found = defaultdict[UUID, list[NamedClockJob]](list)
+    found: dict[UUID, list[NamedClockJob]] = {}
     for row in rows:
-        found[row.job_id].append(row)
+        found.setdefault(row.job_id, []).append(row)
     return found
 
 
@@ -100,13 +99,16 @@ def differences(
     own: NamedClockJob | FoundSystemJob, schedule: str, command: str, ground: Ground
 ) -> list[tuple[DriftKind, str, str]]:
     """(kind, wanted, found) of what a clock job should be and is not."""
-    values = [
-        (DriftKind.SCHEDULE, schedule, own.schedule),
-        (DriftKind.COMMAND, command, own.command),
-        (DriftKind.DISABLED, "active", "active" if own.active else "inactive"),
-        (DriftKind.PLACE, place(ground.host or own.host, ground.port), place(own.host, own.port)),
-    ]
-    return [(kind, wanted, found) for kind, wanted, found in values if wanted != found]
+    found = []
+    if own.schedule != schedule:
+        found.append((DriftKind.SCHEDULE, schedule, own.schedule))
+    if own.command != command:
+        found.append((DriftKind.COMMAND, command, own.command))
+    if not own.active:
+        found.append((DriftKind.DISABLED, "active", "inactive"))
+    if is_elsewhere(own, ground):
+        found.append((DriftKind.PLACE, place(ground.host or own.host, ground.port), place(own.host, own.port)))
+    return found
 
 
 def others(rows: Sequence[NamedClockJob], ground: Ground, whose: Whose) -> list[Drift]:
@@ -126,7 +128,11 @@ def others(rows: Sequence[NamedClockJob], ground: Ground, whose: Whose) -> list[
 
 def is_made_anew(own: NamedClockJob | FoundSystemJob, ground: Ground) -> bool:
     """Scheduling an existing name changes neither whether it is active nor where it fires."""
-    return not own.active or own.port != ground.port or bool(ground.host and own.host != ground.host)
+    return not own.active or is_elsewhere(own, ground)
+
+
+def is_elsewhere(own: NamedClockJob | FoundSystemJob, ground: Ground) -> bool:
+    return own.port != ground.port or bool(ground.host and own.host != ground.host)
 
 
 def place(host: str, port: int) -> str:

@@ -14,8 +14,8 @@ from sumaclock_dagster.calendar import pg_cron_for
 from sumaclock_dagster.clock.bulk import NamedClockJob, list_named, read_role_and_port
 from sumaclock_dagster.clock.command import firing_command, is_careful
 from sumaclock_dagster.clock.pg_cron import Clock
-from sumaclock_dagster.clock.system_jobs import FoundSystemJob, SystemClockJob, list_system, system_clock_jobs
-from sumaclock_dagster.db import Connection, query
+from sumaclock_dagster.clock.system_jobs import list_system, system_clock_jobs
+from sumaclock_dagster.db import Connection, query, text_array
 from sumaclock_dagster.reconcile.differences import (
     NOTHING,
     Drift,
@@ -28,6 +28,7 @@ from sumaclock_dagster.reconcile.differences import (
     strayed_row,
 )
 from sumaclock_dagster.reconcile.slots import WantedSlot, find_slot_drift, slots_of
+from sumaclock_dagster.reconcile.system import compare_system
 
 __all__ = [
     "Drift",
@@ -107,14 +108,16 @@ def read_ground(app: Connection, clock: Clock) -> Ground:
 
 def wanted_slots(jobs: Iterable[Wanted], ground: Ground) -> dict[UUID, WantedSlot]:
     """The slots that these jobs are to fire by."""
-    firing = (job for job in jobs if ground.has_slots and job.fires and not job.is_unknown)
+    if not ground.has_slots:
+        return {}
+    firing = (job for job in jobs if job.fires and not job.is_unknown)
     return slots_of((job.clock_schedule, job.age_seconds) for job in firing)
 
 
 def read_wanted(app: Connection, ids: Collection[UUID] | None = None) -> dict[UUID, Wanted]:
     """By job id: of these jobs, or of all."""
     cursor = app.cursor(row_factory=class_row(Wanted))
-    values = {"ids": None if ids is None else list(ids)}
+    values = {"ids": None if ids is None else text_array(map(str, ids))}
     return {job.job_id: job for job in cursor.execute(query("list_wanted_clock_jobs"), values, prepare=False)}
 
 
@@ -170,23 +173,3 @@ def _slot_drift(job: Wanted, own: NamedClockJob | None) -> list[Drift]:
         wanted = f"{job.clock_schedule} (by a slot)"
         return [Drift(job.job_id, DriftKind.MISSING, None, wanted, NOTHING, job.age_seconds)]
     return []
-
-
-def compare_system(job: SystemClockJob, rows: Sequence[FoundSystemJob], ground: Ground) -> list[Drift]:
-    """The differences of one system clock job. `rows`: of all that are named like one."""
-    own = system_row(job, rows, ground)
-    if own is None:
-        return [Drift(None, DriftKind.MISSING, None, job.schedule, NOTHING, system=job.what)]
-    if not own.is_in_cron_database:
-        left = f"Database '{own.database}' exists, so it may be its own." if own.database_exists else ""
-        wanted = "the cron database"
-        return [Drift(None, DriftKind.DATABASE, own.jobid, wanted, own.database, left=left, system=job.what)]
-    return [
-        Drift(None, kind, own.jobid, wanted, found, system=job.what)
-        for kind, wanted, found in differences(own, job.schedule, job.command, ground)
-    ]
-
-
-def system_row(job: SystemClockJob, rows: Sequence[FoundSystemJob], ground: Ground) -> FoundSystemJob | None:
-    """The row that stands for it, as the app role."""
-    return next((row for row in rows if row.what == job.what and row.username == ground.role), None)
