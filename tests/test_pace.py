@@ -13,7 +13,7 @@ def test_it_grows_to_the_most_and_shrinks_back_to_the_first() -> None:
         pace.ended(full=True, slowest_seconds=0.1)
         sizes.append(pace.batch)
     assert sizes == [10, 20, 40, 80, 160, 320, 500, 500]
-    assert pace.hold == 1000
+    assert pace.hold == 1500
     for _ in range(8):
         pace.ended(full=True, slowest_seconds=0.25)
     assert (pace.batch, pace.hold, pace.fast) == (10, 10, False)

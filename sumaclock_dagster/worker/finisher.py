@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
@@ -70,6 +71,9 @@ class Finisher:
         self._thread.join()
 
     def _run(self) -> None:
+        # So that the first outcome finds a connection; without one, it will be tried again then.
+        with suppress(psycopg.Error):
+            self._session.connection()
         closing = False
         while not closing:
             batch, closing = self._gather()
