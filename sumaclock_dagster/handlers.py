@@ -6,13 +6,13 @@ import importlib
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from sumaclock_dagster.model import Policy, SumaclockError
+from sumaclock_dagster.model import Outcome, Policy, SumaclockError
 from sumaclock_dagster.system_jobs import SystemFunction, SystemJob, checked
 
 KIND = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
@@ -91,6 +91,8 @@ class Registered(Generic[F]):
     kind: str
     function: F
     policy: Policy
+    # Of task kinds alone: see TaskKinds.
+    together: bool = False
 
 
 class Registry(Mapping[str, Registered[F]]):
@@ -111,7 +113,7 @@ class Registry(Mapping[str, Registered[F]]):
         """Register the decorated function for `kind`, a stable string. Raises SumaclockError for a kind that is
         taken, a kind that is no plain name, or a policy out of bounds."""
         policy = Policy(max_attempts, backoff_seconds, backoff_max_seconds, timeout_seconds)
-        _check(kind, policy)
+        check_policy(kind, policy)
 
         def add(function: F) -> F:
             self.add(Registered(kind, function, policy))
@@ -144,6 +146,8 @@ class Registry(Mapping[str, Registered[F]]):
 
 
 Handler = Callable[[HandlerRun], Any]
+# Many runs of one kind; an outcome for each, or None where its handler is to execute it.
+HandlerOfMany = Callable[[Sequence[HandlerRun]], Sequence[Outcome | None]]
 
 
 class Handlers(Registry[Handler]):
@@ -152,6 +156,20 @@ class Handlers(Registry[Handler]):
     def __init__(self) -> None:
         super().__init__()
         self.system_jobs: dict[str, SystemJob] = {}
+        self.of_many: dict[str, HandlerOfMany] = {}
+
+    def register_of_many(self, kind: str) -> Callable[[HandlerOfMany], HandlerOfMany]:
+        """Let a worker give the decorated function all runs of `kind` that it claimed at once. Those for which it
+        returns None, and all where it raises, go to the kind's handler. Raises SumaclockError where that is missing or
+        has a time-out, which can't end one of many."""
+        if kind not in self or self[kind].policy.timeout_seconds is not None:
+            raise SumaclockError(f"Kind '{kind}' needs a handler without a time-out before it has one of many.")
+
+        def add(function: HandlerOfMany) -> HandlerOfMany:
+            self.of_many[kind] = function
+            return function
+
+        return add
 
     def system_job(self, name: str, *, every_seconds: int) -> Callable[[SystemFunction], SystemFunction]:
         """Let workers execute the decorated function once in each period. Raises SumaclockError for a name that is
@@ -173,8 +191,10 @@ class Handlers(Registry[Handler]):
 
     def include(self, other: Registry[Handler]) -> None:
         super().include(other)
-        for job in other.system_jobs.values() if isinstance(other, Handlers) else ():
-            self.add_system_job(job)
+        if isinstance(other, Handlers):
+            self.of_many |= other.of_many
+            for job in other.system_jobs.values():
+                self.add_system_job(job)
 
 
 R = TypeVar("R", bound=Registry[Any])
@@ -215,7 +235,7 @@ def load_attribute(where: str, text: str) -> Any:
         raise SumaclockError(f"{where}: {module_name} has no attribute '{attribute}'.") from error
 
 
-def _check(kind: str, policy: Policy) -> None:
+def check_policy(kind: str, policy: Policy) -> None:
     if not KIND.fullmatch(kind):
         raise SumaclockError(f"Kind {kind!r} must be 1 to 100 letters, digits or _ . : - (for example 'invoice_due').")
     if policy.max_attempts is not None and not 1 <= policy.max_attempts <= 1000:

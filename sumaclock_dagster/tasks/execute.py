@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 import psycopg
+from psycopg.errors import DeadlockDetected, LockNotAvailable
 from psycopg.pq import TransactionStatus
 
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.handlers import HandlerRun, Registered
+from sumaclock_dagster.handlers import HandlerRun
 from sumaclock_dagster.model import Done, Failed, Handed, Outcome, Policy, RetryLater, Skip, SumaclockError
 from sumaclock_dagster.storable import clean_text, error_text, result_json, storable_outcome
 from sumaclock_dagster.tasks.kinds import TaskFunction, TaskKinds, TaskRun
@@ -24,6 +28,7 @@ SWALLOWED = (
 )
 RETRIES_LATER_DEFAULT = 3
 RAISES_DEFAULT = 1
+Lend = Callable[[], Connection]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,35 +68,49 @@ class TransactionEnded(SumaclockError):
     """The kind ended the transaction that it was lent, so what it did may have happened without its record."""
 
 
+class Alone(Exception):
+    """The task is to be settled in a transaction of its own."""
+
+
 class _Undo(Exception):
     """Rolls back to the savepoint: only what is done or handed over stays."""
 
 
-def execute(conn: Connection, run: HandlerRun, work: Work, kinds: TaskKinds, result_max_bytes: int) -> Executed:
-    """Execute the kind in a savepoint of the caller's transaction. Raises TryAgain, TransactionEnded, and psycopg.Error
-    for a connection that was lost."""
+def execute(
+    conn: Connection, run: HandlerRun, work: Work, kinds: TaskKinds, result_max_bytes: int, *, together: bool = False
+) -> Executed:
+    """Execute the kind in the caller's transaction. `together`: other tasks share that.
+
+    Raises TryAgain, TransactionEnded, and psycopg.Error for a connection that was lost. Together it raises Alone for a
+    kind that is not made for that, and what came of waiting for others' locks, which alone may not have happened."""
     registered = kinds.get(work.kind)
     if registered is None:
         return Executed("failed", error=f"No task kind '{work.kind}'; SUMACLOCK_TASK_KINDS names the modules of yours.")
+    if together and not registered.together:
+        raise Alone
     try:
         payload = json.loads(work.payload)
     except Exception as error:  # noqa: BLE001  (jsonb holds numbers and depths that Python refuses)
         text = clean_text(str(error), 1000)
         return Executed("failed", error=f"The payload can't be read: {type(error).__name__}: {text}")
-    outcome, result, raised = _call(conn, registered, _task_run(conn, run, work, payload), result_max_bytes)
+
+    make = partial(_task_run, run, work, payload)
+    outcome, result, raised = _call(conn, registered.function, make, result_max_bytes)
+    if together and isinstance(raised, DeadlockDetected | LockNotAvailable):
+        raise raised
     _check_transaction(conn, work.kind)
-    return _judged(outcome, result, raised, registered.policy, run.attempt)
+    return _judged(outcome, result, raised is not None, registered.policy, run.attempt)
 
 
 def _call(
-    conn: Connection, registered: Registered[TaskFunction], task_run: TaskRun, result_max_bytes: int
-) -> tuple[Outcome, str | None, bool]:
-    """The outcome, the result's JSON text, and whether the kind raised."""
+    conn: Connection, function: TaskFunction, make: Callable[[Lend], TaskRun], result_max_bytes: int
+) -> tuple[Outcome, str | None, BaseException | None]:
+    """The outcome, the result's JSON text, and what the kind raised."""
     outcome: Outcome = Done()
     result = None
     try:
-        with conn.transaction():
-            value = registered.function(task_run)
+        with _savepoint(conn) as lend:
+            value = function(make(lend))
             if conn.info.transaction_status is TransactionStatus.INERROR:
                 raise SumaclockError(SWALLOWED)
             outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
@@ -99,12 +118,28 @@ def _call(
                 raise _Undo
             result = result_json(outcome.result, result_max_bytes) if isinstance(outcome, Done) else None
     except _Undo:
-        return outcome, None, False
+        return outcome, None, None
     except BaseException as error:
         if conn.closed:
             raise
-        return Failed(error_text(error)), None, True
-    return outcome, result, False
+        return Failed(error_text(error)), None, error
+    return outcome, result, None
+
+
+@contextmanager
+def _savepoint(conn: Connection) -> Iterator[Lend]:
+    """Gives what lends the connection. The savepoint begins when it is first lent: most kinds never ask for it."""
+    with ExitStack() as savepoint:
+        lent = False
+
+        def lend() -> Connection:
+            nonlocal lent
+            if not lent:
+                lent = True
+                savepoint.enter_context(conn.transaction())
+            return conn
+
+        yield lend
 
 
 def _check_transaction(conn: Connection, kind: str) -> None:
@@ -140,7 +175,7 @@ def backoff(first_seconds: float, most_seconds: float, attempt: int) -> float:
     return min(first_seconds * 2.0 ** min(attempt - 1, 60), most_seconds)
 
 
-def _task_run(conn: Connection, run: HandlerRun, work: Work, payload: object) -> TaskRun:
+def _task_run(run: HandlerRun, work: Work, payload: object, lend: Lend) -> TaskRun:
     return TaskRun(
         task_id=work.task_id,
         kind=work.kind,
@@ -153,7 +188,7 @@ def _task_run(conn: Connection, run: HandlerRun, work: Work, payload: object) ->
         trigger=work.trigger,
         attempt=run.attempt,
         idempotency_key=idempotency_key(work.task_id, work.scheduled_for),
-        connection=conn,
+        lend=lend,
         log=run.log,
         cancelled=run.cancelled,
         run_id=run.id,

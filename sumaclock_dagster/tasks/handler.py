@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,16 +19,18 @@ from sumaclock_dagster.model import Failed, Handed, Outcome, RetryLater, Skip, S
 from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.storable import error_text
 from sumaclock_dagster.tasks.access import load_access_check
-from sumaclock_dagster.tasks.align import align
+from sumaclock_dagster.tasks.align import align, align_together
 from sumaclock_dagster.tasks.execute import Executed, TransactionEnded, TryAgain, backoff
 from sumaclock_dagster.tasks.kinds import TaskKinds, load_task_kinds
 from sumaclock_dagster.tasks.previews import answer_previews
 from sumaclock_dagster.tasks.settle import Rules, settle
+from sumaclock_dagster.tasks.together import settle_together
 
 AI_TASK = "ai_task"
 PREVIEW_SCHEDULES = "preview_schedules"
 # Attempts are counted here: a task kind has its own policy, and what is away another.
 ATTEMPTS_MOST = 1000
+MOST_TOGETHER = 500
 
 
 class Doors:
@@ -77,14 +80,25 @@ def task_handlers(settings: Settings, own: TaskKinds, doors: Doors | None = None
             with opened.app().connection() as conn:
                 outcome = _settle(conn, run, rules)
                 align(conn, opened.clock(conn), run.job_id)
-                # Not before the clock job is right: nobody comes back to it once the run is Dagster's.
-                if isinstance(outcome, Handed) and not hand_over(conn, run.id, run.attempt):
-                    return Skip("A Dagster run that another run asked for executes this occurrence.")
-                return outcome
+                return _handed_over(conn, run, outcome)
         except TryAgain as again:
             return again.outcome
         except Exception as error:  # noqa: BLE001  (what is away may come back; the app's hook may raise anything)
             return _later(settings, run, error)
+
+    @handlers.register_of_many(AI_TASK)
+    def ai_tasks(runs: Sequence[HandlerRun]) -> list[Outcome | None]:
+        ends: list[Outcome | None] = []
+        with opened.app().connection() as conn:
+            for start in range(0, len(runs), MOST_TOGETHER):
+                some = runs[start : start + MOST_TOGETHER]
+                outcomes = settle_together(conn, some, rules)
+                jobs = [run.job_id for run in some if run.id in outcomes]
+                aligned = align_together(conn, opened.clock(conn), jobs)
+                for run in some:
+                    is_settled = run.id in outcomes and run.job_id in aligned
+                    ends.append(_handed_over(conn, run, outcomes[run.id]) if is_settled else None)
+        return ends
 
     @handlers.register(PREVIEW_SCHEDULES, max_attempts=5)
     def preview_schedules(_: HandlerRun) -> Any:
@@ -92,6 +106,13 @@ def task_handlers(settings: Settings, own: TaskKinds, doors: Doors | None = None
             return {"answered": answer_previews(conn)}
 
     return handlers
+
+
+def _handed_over(conn: Connection, run: HandlerRun, outcome: Outcome) -> Outcome:
+    """Not before the clock job is right: nobody comes back to it once the run is Dagster's."""
+    if isinstance(outcome, Handed) and not hand_over(conn, run.id, run.attempt):
+        return Skip("A Dagster run that another run asked for executes this occurrence.")
+    return outcome
 
 
 def _settle(conn: Connection, run: HandlerRun, rules: Rules) -> Outcome:

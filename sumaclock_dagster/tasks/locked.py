@@ -1,30 +1,17 @@
-"""A task under its lock: reading it, and the writes that settling makes. All in the caller's transaction."""
+"""Tasks under their locks, as settling needs them. All in the caller's transaction."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from psycopg.rows import class_row
 
-from sumaclock_dagster.calendar import zone_data_version
 from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.handlers import HandlerRun
-from sumaclock_dagster.model import RunTrigger, SumaclockError
-from sumaclock_dagster.storable import clean_text
-from sumaclock_dagster.tasks.execute import Executed
-from sumaclock_dagster.tasks.placement import Placement
-from sumaclock_dagster.tasks.records import TaskTrigger, idempotency_key
-
-TRIGGERS = {
-    RunTrigger.MANUAL.value: TaskTrigger.MANUAL,
-    RunTrigger.CATCH_UP.value: TaskTrigger.HEARTBEAT,
-    RunTrigger.CLOCK.value: TaskTrigger.CLOCK,
-    # Due when it was requested: created, or placed so late that its clock job may have missed its minute.
-    RunTrigger.REQUEST.value: TaskTrigger.CLOCK,
-}
+from sumaclock_dagster.tasks.access import Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +24,7 @@ class Locked:
     next_status: the same of the next occurrence.
     """
 
+    job_id: UUID
     id: UUID
     organization_id: str
     user_id: str
@@ -56,49 +44,29 @@ class Locked:
     asked_status: str | None
     next_status: str | None
 
+    @property
+    def owner(self) -> Owner:
+        return self.organization_id, self.user_id
+
 
 def lock_and_read(conn: Connection, run: HandlerRun) -> Locked | None:
     """The task of the run's job, locked until the transaction ends; None where the job has none."""
     conn.execute(query("lock_task"), {"job": run.job_id})
-    values = {"job": run.job_id, "run": run.id, "scheduled_at": run.scheduled_at}
-    return conn.cursor(row_factory=class_row(Locked)).execute(query("read_locked_task"), values).fetchone()
+    return _read(conn, [run]).get(run.job_id)
 
 
-def record(conn: Connection, run: HandlerRun, task: Locked, scheduled_for: datetime, executed: Executed) -> None:
-    """Write the task run. Raises SumaclockError, so that all is rolled back, where the occurrence is done already."""
+def try_lock_and_read(conn: Connection, runs: Sequence[HandlerRun]) -> dict[UUID, Locked]:
+    """The tasks of the runs' jobs, by job; without those that somebody else has locked. One run of each job."""
+    rows = conn.execute(query("try_lock_tasks"), {"jobs": [run.job_id for run in runs]}).fetchall()
+    locked = {row[0] for row in rows}
+    return _read(conn, [run for run in runs if run.job_id in locked])
+
+
+def _read(conn: Connection, runs: Sequence[HandlerRun]) -> dict[UUID, Locked]:
     values = {
-        "task": task.id,
-        "scheduled_for": scheduled_for,
-        "trigger": TRIGGERS[run.trigger].value,
-        "status": executed.status,
-        "result": executed.result,
-        "error": executed.error,
-        "run": run.id,
-        "key": idempotency_key(task.id, scheduled_for),
-        "started_at": task.now,
+        "jobs": [run.job_id for run in runs],
+        "runs": [run.id for run in runs],
+        "moments": [run.scheduled_at for run in runs],
     }
-    if conn.execute(query("record_task_run"), values).fetchone() is None:
-        raise SumaclockError(f"Task {task.id} was executed for {shown(scheduled_for)} by another run meanwhile.")
-
-
-def move(conn: Connection, task: Locked, placement: Placement, occurrence: datetime | None = None) -> None:
-    """Place the task. `occurrence`: the one that was executed, if one was."""
-    values = {
-        "task": task.id,
-        "next_run_at": placement.occurrence,
-        "last": occurrence,
-        "upcoming": json.dumps(placement.upcoming),
-        "zone_data": zone_data_version(),
-        "schedule": placement.clock_schedule,
-    }
-    conn.execute(query("move_task"), values)
-
-
-def stop(conn: Connection, task: Locked, status: str, reason: str | None, occurrence: datetime | None = None) -> None:
-    """Let the task fire no more: paused, done or failed."""
-    text = None if reason is None else clean_text(reason, 2000)
-    conn.execute(query("stop_task"), {"task": task.id, "status": status, "reason": text, "last": occurrence})
-
-
-def shown(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
+    rows = conn.cursor(row_factory=class_row(Locked)).execute(query("read_locked_tasks"), values).fetchall()
+    return {task.job_id: task for task in rows}

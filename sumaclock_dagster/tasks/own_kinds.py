@@ -37,7 +37,7 @@ def own_task_kinds(queue_delivery: QueueDelivery | None = None) -> TaskKinds:
     if queue_delivery is not None:
         _add_core_api(kinds, queue_delivery)
 
-    @kinds.register("log")
+    @kinds.register("log", together=True)
     def log(run: TaskRun) -> dict[str, Any]:
         run.log.info("task %s of %s: %s", run.task_id, run.organization_id, run.title or "(no title)")
         return {"logged": run.title}
@@ -46,7 +46,7 @@ def own_task_kinds(queue_delivery: QueueDelivery | None = None) -> TaskKinds:
 
 
 def _add_core_api(kinds: TaskKinds, queue_delivery: QueueDelivery) -> None:
-    @kinds.register("core_api")
+    @kinds.register("core_api", together=True)
     def core_api(run: TaskRun) -> Outcome:
         wanted = run.payload if isinstance(run.payload, dict) else {}
         method, path = wanted.get("method", "POST"), wanted.get("path", PATH)

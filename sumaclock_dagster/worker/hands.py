@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
@@ -22,6 +22,9 @@ log = logging.getLogger("sumaclock.handler")
 
 class Hands:
     """Threads that take held runs in turn, execute their handlers and hand each outcome to `ended`.
+
+    Runs of a kind that has a handler of many are executed together, as many of them as one claim brought; those that
+    it declines go to the kind's handler one by one.
 
     A thread can't be stopped from outside: one whose handler timed out is given up and replaced. One that executes a
     lost claim keeps the run held, so that it counts as busy, and calls `free` when it is done.
@@ -44,7 +47,8 @@ class Hands:
         self._free = free
         self._no_handler_message = no_handler_message
         self._result_max_bytes = result_max_bytes
-        self._todo: deque[HeldRun] = deque()
+        # What one thread takes at once: a run, or several for a handler of many.
+        self._todo: deque[list[HeldRun]] = deque()
         self._idle: deque[None] = deque()
         self._tokens: SimpleQueue[bool] = SimpleQueue()
 
@@ -59,8 +63,9 @@ class Hands:
     def give(self, runs: list[HeldRun], fast: bool) -> None:
         """Queue runs for execution. Fast handlers do best in one thread: more of them only fight for the interpreter;
         `hurry` wakes the others when that one turns out to be slow."""
-        self._todo.extend(runs)
-        self._wake(1 if fast else len(runs))
+        parts = _parts(runs, self._handlers.of_many)
+        self._todo.extend(parts)
+        self._wake(1 if fast else len(parts))
 
     def hurry(self) -> None:
         """Wake the idle threads for what still waits to be executed."""
@@ -71,7 +76,7 @@ class Hands:
         taken = []
         while self._todo:
             try:
-                taken.append(self._todo.popleft())
+                taken += self._todo.popleft()
             except IndexError:
                 break
         return taken
@@ -79,7 +84,7 @@ class Hands:
     def waiting_since(self) -> float:
         """When the run that is next to be executed was claimed (monotonic seconds); infinity when none waits."""
         try:
-            return self._todo[0].batch.claimed
+            return self._todo[0][0].batch.claimed
         except IndexError:
             return float("inf")
 
@@ -99,16 +104,27 @@ class Hands:
     def _work(self) -> None:
         while True:
             try:
-                held = self._todo.popleft()
+                part = self._todo.popleft()
             except IndexError:
                 if not self._rest():
                     return
                 continue
-            if self._held.is_open(held):
-                self._execute(held)
-            else:
-                self._held.forget(held)
-                self._free()
+            mine = [held for held in part if self._is_mine(held)]
+            if len(mine) > 1:
+                self._execute_together(mine)
+            elif mine:
+                self._execute(mine[0])
+
+    def _is_mine(self, held: HeldRun) -> bool:
+        """Whether nobody else has ended the run. Lets go of it otherwise."""
+        if self._held.is_open(held):
+            return True
+        self._let_go(held)
+        return False
+
+    def _let_go(self, held: HeldRun) -> None:
+        self._held.forget(held)
+        self._free()
 
     def _rest(self) -> bool:
         """Sleep until there is something to do; False at the end. A run that came between the look and the sleep
@@ -134,13 +150,15 @@ class Hands:
             timeout = registered.policy.timeout_seconds
             held.deadline = None if timeout is None else held.started + timeout
             outcome = self._handle(held, registered.function)
+        self._end(held, outcome)
+
+    def _end(self, held: HeldRun, outcome: Outcome) -> None:
         if self._held.end(held):
             held.ended = monotonic()
             held.outcome = outcome
             self._ended(held)
         else:
-            self._held.forget(held)
-            self._free()
+            self._let_go(held)
 
     def _handle(self, held: HeldRun, function: Handler) -> Outcome:
         try:
@@ -148,14 +166,55 @@ class Hands:
         except Exception as error:  # noqa: BLE001  (jsonb holds numbers and depths that Python refuses)
             return Failed(f"The payload can't be read: {type(error).__name__}: {clean_text(str(error), 1000)}")
         try:
-            value = function(_handler_run(held, payload))
-            outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
-            if isinstance(outcome, Done):
-                held.result = result_json(outcome.result, self._result_max_bytes)
+            outcome = self._storable(held, function(_handler_run(held, payload)))
         except BaseException as error:  # noqa: BLE001  (SystemExit and KeyboardInterrupt end the run, not the thread)
             held.raised = True
             outcome = Failed(error_text(error))
         return outcome
+
+    def _storable(self, held: HeldRun, value: Any) -> Outcome:
+        outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
+        if isinstance(outcome, Done):
+            held.result = result_json(outcome.result, self._result_max_bytes)
+        return outcome
+
+    def _execute_together(self, part: list[HeldRun]) -> None:
+        """By the handler of many. What it declines, or all of them where it raises, is executed one by one."""
+        started = monotonic()
+        for held in part:
+            held.started = started
+        kind = part[0].run.kind
+        outcomes: list[Outcome | None] = [None] * len(part)
+        try:
+            runs = [_handler_run(held, json.loads(held.run.payload)) for held in part]
+            values = self._handlers.of_many[kind](runs)
+            outcomes = [
+                None if value is None else self._storable(held, value) for held, value in zip(part, values, strict=True)
+            ]
+        except BaseException as error:  # noqa: BLE001  (as for one run)
+            said = error_text(error).partition("\n")[0]
+            log.warning("%d runs of kind %s are executed one by one: %s", len(part), kind, said)
+        declined = [[held] for held, outcome in zip(part, outcomes, strict=True) if outcome is None]
+        self._todo.extendleft(reversed(declined))
+        self._wake(len(declined))
+        for held, outcome in zip(part, outcomes, strict=True):
+            if outcome is not None:
+                self._end(held, outcome)
+
+
+def _parts(runs: list[HeldRun], together: Container[str]) -> list[list[HeldRun]]:
+    """The runs in order, each by itself, except that those of a kind in `together` are with the first of it."""
+    parts: list[list[HeldRun]] = []
+    by_kind: dict[str, list[HeldRun]] = {}
+    for held in runs:
+        known = by_kind.get(held.run.kind)
+        if known is not None and held.run.wanted:
+            known.append(held)
+            continue
+        parts.append([held])
+        if held.run.kind in together and held.run.wanted:
+            by_kind[held.run.kind] = parts[-1]
+    return parts
 
 
 def _handler_run(held: HeldRun, payload: Any) -> HandlerRun:
