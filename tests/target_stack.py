@@ -43,6 +43,7 @@ PATIENCE_SECONDS = 200.0
 HERE, ELSEWHERE = "reports", "elsewhere"
 # As a user writes it: nothing in it knows of schedules.
 USER_CODE = """
+import os
 import time
 import dagster as dg
 from sumaclock_dagster import with_sumaclock
@@ -54,6 +55,7 @@ customers = dg.DynamicPartitionsDefinition(name="customers")
 class Report(dg.Config):
     customer: str = "nobody"
     seconds: float = 0.0
+    gate: str = ""
 
 @dg.asset(partitions_def=days)
 def daily_report(context: dg.AssetExecutionContext, config: Report) -> None:
@@ -66,6 +68,8 @@ def weekly_report(context: dg.AssetExecutionContext) -> None:
 @dg.op
 def work_for(context: dg.OpExecutionContext, config: Report) -> None:
     time.sleep(config.seconds)
+    while config.gate and not os.path.exists(config.gate):
+        time.sleep(0.1)
     if config.customer == "broke":
         raise ValueError("the customer is broke")
 
@@ -90,6 +94,8 @@ defs = dg.Definitions(
 )
 """
 OTHER_CODE = """
+import os
+import time
 import dagster as dg
 
 customers = dg.DynamicPartitionsDefinition(name="other_customers")
@@ -100,10 +106,13 @@ def churn(context: dg.AssetExecutionContext) -> None:
 
 class Export(dg.Config):
     month: str
+    gate: str = ""
 
 @dg.op
 def write(context: dg.OpExecutionContext, config: Export) -> None:
     context.log.info(config.month)
+    while config.gate and not os.path.exists(config.gate):
+        time.sleep(0.1)
 
 @dg.job
 def export():
@@ -114,6 +123,7 @@ defs = dg.Definitions(assets=[churn], jobs=[export], executor=dg.in_process_exec
 EAGER = {
     "SUMACLOCK_DEAD_SESSION_SECONDS": "2",
     "SUMACLOCK_HEARTBEAT_SECONDS": "1",
+    "SUMACLOCK_DAGSTER_LOST_SECONDS": "10",
 }
 FORKED = {"module": "tests.forking_launcher", "class": "ForkingLauncher"}
 

@@ -19,6 +19,8 @@ ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRun
 NOT_BEGUN = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
 LOOKED_UP = 100
 STEPS_TOLD = 3
+# So says a code server under which a process ended before its Dagster run did.
+PROCESS_DIED = "Run execution process for"
 STEP_MAX_CHARS = 2000
 
 
@@ -110,7 +112,7 @@ def _end(instance: dg.DagsterInstance, conn: Connection, launch: Launched, run: 
 
 
 def _why_it_failed(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    kinds = {dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.STEP_FAILURE}
+    kinds = {dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.ENGINE_EVENT}
     events = [entry.dagster_event for entry in instance.all_logs(run.run_id, of_type=kinds) if entry.dagster_event]
     why = [event.message for event in events if event.event_type_value == "PIPELINE_FAILURE" and event.message]
     steps = [
@@ -118,7 +120,9 @@ def _why_it_failed(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
         for event in events
         if event.is_step_failure and event.step_failure_data.error
     ]
-    head = f"Dagster run {run.run_id} failed: {(why or ['it gave no reason.'])[-1]}"
+    # Where the process died, this says how, and the failure only that somebody else noted it.
+    died = [event.message for event in events if event.message and PROCESS_DIED in event.message]
+    head = f"Dagster run {run.run_id} failed: {(died or why or ['it gave no reason.'])[-1]}"
     return "\n".join([head, *steps[:STEPS_TOLD]])
 
 
