@@ -24,6 +24,7 @@ import time
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 from due_at_once import FIRINGS, STARTS, UNENDED, WRITTEN, at_work, one, wait
@@ -133,9 +134,21 @@ def measure(file: ClusterFile, mode: ClockMode, tasks: int, place: int, idle: fl
         fired, written = see_fired(app, minute, due)
         say(f"{fired} fired")
         started = see_started(app, minute, due)
-        say(f"{started[0]} started")
+        say(f"{started['started']} started")
         firings = one(app, FIRINGS, minute)
-        return Row(tasks, mode, clock_jobs, synced, core, memory, known, new, due, fired, *firings, written, *started)
+        of_clock: dict[str, Any] = {
+            "clock_jobs": clock_jobs,
+            "synced": synced,
+            "launcher_core_percent": core,
+            "launcher_mb": memory,
+        }
+        of_firing: dict[str, Any] = {
+            "fired": fired,
+            "fired_first": firings[0],
+            "fired_last": firings[1],
+            "written": written,
+        }
+        return Row(tasks, mode, due=due, placed_known=known, placed_new=new, **of_clock, **of_firing, **started)
 
 
 def make(file: ClusterFile, app: Connection, clock: Clock, count: int, first: datetime, minutes: int) -> float:
@@ -178,12 +191,12 @@ def see_fired(app: Connection, minute: datetime, due: int) -> tuple[int, float |
     return fired, since if fired >= due else None
 
 
-def see_started(app: Connection, minute: datetime, due: int) -> tuple[int, float, float, float]:
+def see_started(app: Connection, minute: datetime, due: int) -> dict[str, Any]:
     """How many had started, and when the first, the one in the middle of these, and the last."""
     until = one(app, SINCE, minute)[0] + PATIENCE_SECONDS
     wait(lambda: one(app, STARTS, minute)[0] >= due or one(app, SINCE, minute)[0] > until, 0.2)
     started, _, first, median, last = one(app, STARTS, minute)
-    return started, first, median, last
+    return {"started": started, "start_first": first, "start_median": median, "start_last": last}
 
 
 if __name__ == "__main__":
