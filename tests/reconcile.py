@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from uuid import UUID
 
 from sumaclock_dagster.clock.jobs import create_job
@@ -69,3 +70,12 @@ def clock_rows(cron: Connection, database: str) -> list[tuple[str, str, str, boo
     return cron.execute(
         "select jobname::text, schedule, command, active from cron.job where database = %s order by jobname", [database]
     ).fetchall()
+
+
+def silent_since(app: Connection, minute: datetime) -> str:
+    """Why a clock job that is right did not fire then: the tests' server may be younger than the minute."""
+    row = app.execute("select pg_postmaster_start_time()").fetchone()
+    assert row is not None
+    if row[0] > minute:
+        return f"PostgreSQL was started at {row[0]:%H:%M:%S} UTC, after that minute."
+    return "Its clock job did not fire: see `sumaclock doctor`."

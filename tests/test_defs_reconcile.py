@@ -104,10 +104,10 @@ def test_the_heartbeat_shows_what_jobs_missed(
     app.execute("update sumaclock.missed_firings_look set looked_until = now() - interval '30 minutes'")
     assert tick(definitions, instance, "heartbeat") is None
     told = launch(definitions, instance, "heartbeat")["fire_what_is_late"]
-    assert {line["id"]: line["why"] for line in lines(told["fired"].records)} == {
-        caught_up.hex: "The clock missed it.",
-        skipped.hex: "Skipped: its catch-up policy is none.",
-    }
+    why = {line["id"]: line["why"] for line in lines(told["fired"].records)}
+    # The server of the tests may be younger than the minute.
+    assert why[caught_up.hex] == "The clock missed it." or why[caught_up.hex].startswith("PostgreSQL was started at")
+    assert why[skipped.hex] == f"Skipped: its catch-up policy is none. {why[caught_up.hex]}"
 
 
 def test_sync_mends_and_the_assets_show_what_was_changed(

@@ -13,20 +13,23 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.rows import class_row
 
-from sumaclock_dagster.calendar import zone_data_version
+from sumaclock_dagster.calendar import pg_cron_for, zone_data_version
+from sumaclock_dagster.clock.faults import Fault, FaultKind
 from sumaclock_dagster.clock.jobs import database_time, pause_job
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.reconcile import heartbeat
 from sumaclock_dagster.reconcile.drift import find_drift
-from sumaclock_dagster.reconcile.heartbeat import Beat, Late, beat, look_for_late, why_late
+from sumaclock_dagster.reconcile.heartbeat import Beat, Late, LateTask, beat, look_for_late
+from sumaclock_dagster.reconcile.reasons import why_late, why_missed
 from sumaclock_dagster.reconcile.repair import repair
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.kinds import TaskKinds, TaskRun
 from sumaclock_dagster.tasks.records import TaskTrigger, idempotency_key
 from tests.conftest import AppDatabase
-from tests.reconcile import insert_jobs, insert_tasks, new_job
+from tests.reconcile import cron_as_superuser, insert_jobs, insert_tasks, new_job, silent_since
 from tests.tasks import (
     add_task,
     clock_schedule,
@@ -63,6 +66,12 @@ def last_looked(app: Connection, minutes_ago: int) -> None:
         [minutes_ago],
     )
     app.execute("update sumaclock.cron_jobs set updated_at = now() - %s * interval '1 minute'", [minutes_ago + 60])
+
+
+AS_IF_LATE = """
+    select id as task_id, title, cron_job_id as job_id, next_run_at as scheduled_at, 0::bigint as run_id,
+           0.0::float8 as late_seconds, 0::bigint as told
+    from sumaclock.ai_tasks order by id"""
 
 
 # ---- tasks
@@ -140,9 +149,41 @@ def test_reasons_tell_the_clocks_faults_apart(
     reasons = why_late(app, clock, [missing, elsewhere, silent])
     assert reasons[missing.task_id] == "It has no clock job."
     assert reasons[elsewhere.task_id].startswith("Its clock job is at '1 1 1 1 *' instead of")
-    assert reasons[silent.task_id].startswith("Its clock job did not fire")
+    assert reasons[silent.task_id] == silent_since(app, silent.scheduled_at)
+    gone = [Fault(FaultKind.LAUNCHER_GONE, "The launcher is gone.", "Restart.")]
+    reasons = why_late(app, clock, [missing, silent], gone)
+    assert reasons[missing.task_id] == "It has no clock job.", "which would have been silent without any fault"
+    assert reasons[silent.task_id] == "launcher_gone: The launcher is gone."
     with Clock("postgresql://sumaclock_app@127.0.0.1:1/postgres", app_db.name) as away:
         assert "Cannot connect" in why_late(app, away, [missing])[missing.task_id]
+
+
+def test_a_firing_that_failed_is_the_reason_with_what_pg_cron_noted(
+    app: Connection, superuser: Connection, clock: Clock, app_db: AppDatabase
+) -> None:
+    row = app.execute("select date_trunc('minute', pg_postmaster_start_time()) + interval '1 minute'").fetchone()
+    assert row is not None
+    insert_tasks(superuser, 2, f"timestamptz '{row[0].isoformat()}'", zone_data_version())
+    late = app.cursor(row_factory=class_row(LateTask)).execute(AS_IF_LATE).fetchall()
+    for task in late:
+        clock.schedule(task.job_id, pg_cron_for(task.scheduled_at))
+    failing = clock.find(late[0].job_id)
+    assert failing is not None
+    with cron_as_superuser(app_db) as cron:
+        try:
+            cron.execute(
+                "insert into cron.job_run_details (jobid, runid, database, username, command, status, return_message)"
+                " select %s, coalesce(max(runid), 0) + 1000000, %s, 'sumaclock_app', '', 'failed', 'ERROR:  no\nmore'"
+                " from cron.job_run_details",
+                [failing.jobid, app_db.name],
+            )
+            reasons = why_late(app, clock, late)
+        finally:
+            cron.execute("delete from cron.job_run_details where jobid = %s", [failing.jobid])
+    assert [reasons[task.task_id] for task in late] == [
+        "Its firing failed: ERROR:  no.",
+        "Its clock job did not fire: see `sumaclock doctor`.",
+    ]
 
 
 def test_a_thousand_late_among_a_hundred_thousand_cost_one_statement_and_fire_once_each(
@@ -286,6 +327,10 @@ def test_what_a_raw_job_missed_is_written_once_as_its_policy_says(app: Connectio
     marks = {before, five_minute_mark(app)}
 
     assert {job.job_id: job.status for job in jobs} == {catching: "pending", not_catching: "skipped"}
+    away = [Fault(FaultKind.STANDBY, "It is a standby.", "Promote it.")]
+    assert why_missed(app, jobs, away) == dict.fromkeys((catching, not_catching), "standby: It is a standby.")
+    silent = silent_since(app, jobs[0].scheduled_at)
+    assert why_missed(app, jobs)[catching] in (silent, "The clock missed it.")
     ((moment, status, error),) = catch_ups(app, catching)
     assert moment in marks
     assert (status, error) == ("pending", None)

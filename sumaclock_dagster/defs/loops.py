@@ -10,6 +10,7 @@ import dagster as dg
 from sumaclock_dagster.clock.pg_cron import open_clock
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.assets import LISTED
+from sumaclock_dagster.defs.clock_faults import look_for_faults
 from sumaclock_dagster.defs.metadata import table
 from sumaclock_dagster.defs.reconcile import both_sides, in_words, sync_numbers
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
@@ -35,18 +36,21 @@ GONE = (
     "missed: one run each. Whatever fired meanwhile is executed once all the same.",
 )
 def fire_what_is_late(context: dg.OpExecutionContext, sumaclock: dg.ResourceParam[Sumaclock]) -> None:
-    from sumaclock_dagster.reconcile.heartbeat import beat, why_late
+    from sumaclock_dagster.reconcile.heartbeat import beat
+    from sumaclock_dagster.reconcile.reasons import why_late, why_missed
 
     with sumaclock.connect("heartbeat") as app:
         done = beat(app, sumaclock.settings.retention_days)
+        # At once: what is fired now hides which clock jobs were silent.
+        faults = look_for_faults(sumaclock) if done.tasks or done.jobs else []
         with open_clock(app, sumaclock.settings.cron_url, sumaclock.settings.clock) as clock:
-            reasons = why_late(app, clock, done.tasks)
+            reasons = why_late(app, clock, done.tasks, faults) | why_missed(app, done.jobs, faults)
     if not done.looked:
         context.log.info("Another heartbeat is at work.")
     rows = [_late_task(task, reasons.get(task.task_id, "")) for task in done.tasks[:LISTED]]
     for row in rows:
         context.log.warning(f"Task {row['what']} was due at {row['meant for (UTC)']} and fires now. {row['why']}")
-    rows += [_missed(job) for job in done.jobs[:LISTED]]
+    rows += [_missed(job, reasons.get(job.job_id, "")) for job in done.jobs[:LISTED]]
     context.add_output_metadata(
         {"late tasks": len(done.tasks), "missed firings": len(done.jobs), "fired": table(rows, LATE_COLUMNS)}
     )
@@ -166,8 +170,8 @@ def _late_task(task: "LateTask", why: str) -> dict[str, Any]:
     )
 
 
-def _missed(job: "MissedFiring") -> dict[str, Any]:
-    why = "Skipped: its catch-up policy is none." if job.status == "skipped" else "The clock missed it."
+def _missed(job: "MissedFiring", reason: str) -> dict[str, Any]:
+    why = f"Skipped: its catch-up policy is none. {reason}" if job.status == "skipped" else reason
     return _row((f"job of kind {job.kind}", job.scheduled_at, job.late_seconds, why, job.run_id, job.job_id.hex))
 
 

@@ -8,26 +8,18 @@ other finds the lock taken and leaves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from psycopg.rows import class_row
 
-from sumaclock_dagster.calendar import pg_cron_for
-from sumaclock_dagster.clock.bulk import list_named
-from sumaclock_dagster.clock.pg_cron import PREFIX, Clock
-from sumaclock_dagster.clock.slots import SLOT_PREFIX, slot_id
 from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.raw_schedule import previous_utc
-from sumaclock_dagster.reconcile.differences import by_job, own_row
-from sumaclock_dagster.reconcile.drift import read_ground
 
 # A firing may take a minute and a half when ten thousand are due at once.
 LATE_SECONDS = 180
-EXPLAINED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,32 +99,6 @@ def beat(app: Connection, retention_days: int) -> Beat:
         jobs = cursor.execute(query("write_missed_firings"), missed).fetchall()
         app.execute(query("note_missed_look"), {"until": due.until})
     return Beat(True, tasks, jobs)
-
-
-def why_late(app: Connection, clock: Clock, late: Sequence[LateTask]) -> dict[UUID, str]:
-    """By task id: why the clock did not fire them, as far as pg_cron tells now. The first hundred."""
-    some = late[:EXPLAINED]
-    try:
-        ground = read_ground(app, clock)
-        names = {
-            task.job_id: slot_id(pg_cron_for(task.scheduled_at)) if ground.has_slots else task.job_id for task in some
-        }
-        rows = by_job(list_named(clock, set(names.values()), SLOT_PREFIX if ground.has_slots else PREFIX))
-    except SumaclockError as error:
-        return {task.task_id: str(error) for task in some}
-    reasons = {}
-    for task in some:
-        own = own_row(rows.get(names[task.job_id], []), ground)
-        if own is None:
-            reason = "It has no clock job."
-        elif not own.active:
-            reason = "Its clock job is inactive."
-        elif own.schedule != pg_cron_for(task.scheduled_at):
-            reason = f"Its clock job is at '{own.schedule}' instead of '{pg_cron_for(task.scheduled_at)}'."
-        else:
-            reason = "Its clock job did not fire, or its firing failed: see `sumaclock doctor`."
-        reasons[task.task_id] = reason
-    return reasons
 
 
 def _due(app: Connection, retention_days: int) -> Due:
