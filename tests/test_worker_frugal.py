@@ -23,6 +23,7 @@ from sumaclock_dagster.garbage import THRESHOLDS, rare_collections
 from sumaclock_dagster.handlers import CancelFlag, HandlerRun, Handlers
 from sumaclock_dagster.queue import claims
 from sumaclock_dagster.queue.runs import get_run
+from sumaclock_dagster.queue.workers import live_workers
 from sumaclock_dagster.worker.session import Session
 from tests.conftest import (
     TEST_SETTINGS,
@@ -161,7 +162,10 @@ def test_a_claim_that_a_crash_of_the_server_forgot_is_made_again_and_its_handler
             await_status(app, run_id, "running", 20)
             leave.set()
             await_ended(app, [run_id])
-            assert get_run(app, run_id).attempts == 1
+            made_again = get_run(app, run_id)
+            (worker,) = live_workers(app)
+    assert made_again.attempts == 1
+    assert made_again.dagster_run_id == worker.dagster_run_id is not None, "it links to its worker's Dagster run"
     assert executed == [1]
     assert "forgot 1 claims" in caplog.text
 

@@ -112,10 +112,12 @@ def give_back_unknown(conn: Connection, worker_id: int, known: Sequence[tuple[in
     return _ids(conn, "give_back_unknown_runs", _claims(worker_id, known))
 
 
-def take_up(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -> set[int]:
+def take_up(
+    conn: Connection, worker_id: int, dagster_run_id: UUID | None, claims: Sequence[tuple[int, int]]
+) -> set[int]:
     """Claim again what a crash of the server forgot of the (run id, attempt) claims, as long as nobody else did.
     Returns the ids taken up."""
-    return _ids(conn, "take_up_runs", _claims(worker_id, claims))
+    return _ids(conn, "take_up_runs", _claims(worker_id, claims) | {"dagster_run": dagster_run_id})
 
 
 def renew(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -> set[int]:

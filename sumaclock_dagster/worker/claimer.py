@@ -61,7 +61,7 @@ class Claimer:
         conn.add_notify_handler(lambda _: self._notified.set())
         if not self._settings.durable_claims:
             conn.execute(query("commit_without_flush"))
-            again = claims.take_up(conn, self._worker_id, self._held.claims())
+            again = claims.take_up(conn, self._worker_id, self._dagster_run_id, self._held.claims())
             if again:
                 self._log.warning("worker %d: the server forgot %d claims; made again", self._worker_id, len(again))
         conn.execute(query("listen_runs"))
