@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,12 +17,13 @@ from sumaclock_dagster.embedded.configuration import ClusterFile
 
 
 @contextmanager
-def private_cluster() -> Iterator[tuple[Path, ClusterFile]]:
-    """Its home in a temporary folder, with real pg_cron and all defaults (durable commits); migrated."""
+def private_cluster(settings: Mapping[str, str] | None = None) -> Iterator[tuple[Path, ClusterFile]]:
+    """Its home in a temporary folder, with real pg_cron and else these settings or defaults (durable commits);
+    migrated."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     home = Path(tempfile.mkdtemp(prefix="sumaclock-bench-"))
     home.chmod(0o711)
-    private = PrivateCluster(home)
+    private = PrivateCluster(home, extra_settings=settings)
     try:
         yield home, private.start()
     finally:
