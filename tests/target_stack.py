@@ -118,7 +118,15 @@ def write(context: dg.OpExecutionContext, config: Export) -> None:
 def export():
     write()
 
-defs = dg.Definitions(assets=[churn], jobs=[export], executor=dg.in_process_executor)
+@dg.op
+def bill(context: dg.OpExecutionContext) -> None:
+    context.log.info(context.partition_key)
+
+@dg.job(partitions_def=dg.DynamicPartitionsDefinition(name="billed"))
+def bills():
+    bill()
+
+defs = dg.Definitions(assets=[churn], jobs=[export, bills], executor=dg.in_process_executor)
 """
 EAGER = {
     "SUMACLOCK_DEAD_SESSION_SECONDS": "2",
@@ -213,9 +221,14 @@ class TargetStack:
 
 @contextmanager
 def target_stack(
-    cluster: TestCluster, *names: str, lean: bool = False, yaml_changes: dict[str, Any] | None = None
+    cluster: TestCluster,
+    *names: str,
+    lean: bool = False,
+    yaml_changes: dict[str, Any] | None = None,
+    app_cluster: TestCluster | None = None,
 ) -> Iterator[TargetStack]:
-    """A stack with the processes `names`. yaml_changes: sections that take the place of dagster.yaml's."""
+    """A stack with the processes `names`. yaml_changes: sections that take the place of dagster.yaml's. app_cluster: of
+    the app database, where Dagster's is in another one."""
     name = f"t_{uuid.uuid4().hex[:10]}"
     with dagster_home(cluster, f"{name}_dagster") as (folder, dagster_url):
         ports = {key: free_port() for key in ("code_server", "other_code_server", "webserver")}
@@ -225,7 +238,7 @@ def target_stack(
             folder, ports, {**({"run_launcher": FORKED} if lean else {}), **(yaml_changes or {})}, names
         )
         os.mkfifo(folder / PIPE)
-        db = make_app_database(cluster, name)
+        db = make_app_database(app_cluster or cluster, name)
         environment = {
             **os.environ,
             **EAGER,
@@ -249,7 +262,7 @@ def target_stack(
                 finally:
                     stop(list(stack.processes.values()), ())
         finally:
-            drop_app_database(cluster, name)
+            drop_app_database(app_cluster or cluster, name)
 
 
 def _write_configuration(folder: Path, ports: dict[str, int], changes: dict[str, Any], names: tuple[str, ...]) -> None:

@@ -142,6 +142,12 @@ def test_a_schedule_may_run_assets_another_location_or_any_kind_once_or_again(
     assert task_of(app, elsewhere).payload == {"job": "who knows", "location": "etl", "tags": {"team": "sales"}}
     assert elsewhere.text("runs") == "job who knows in etl"
 
+    there = {"location": "etl", "repository": "core", "dynamic_partitions": {"customers": "{organization_id}"}}
+    precise = create(instance, runs={"job": {"name": "who knows", **there, "partition_key": "{organization_id}"}})
+    assert task_of(app, precise).payload == {"job": "who knows", **there, "partition_key": "{organization_id}"}
+    lonely = create(instance, runs={"assets": {"asset_keys": ["totals"], "repository": "core"}})
+    assert "name the code location that it is in" in lonely.told
+
     kind = create(instance, runs={"kind": {"name": "log", "payload": {"a": [1, None]}}})
     assert (task_of(app, kind).kind, task_of(app, kind).payload) == ("log", {"a": [1, None]})
 

@@ -105,7 +105,9 @@ def test_jobs_and_assets_of_another_code_location_are_launched(stack: TargetStac
     config = {"ops": {"write": {"config": {"month": "{scheduled_for:%Y-%m}"}}}}
     churn = {"assets": ["churn"], "location": ELSEWHERE, "partition_key": "{organization_id}"}
     export = {"job": "export", "location": ELSEWHERE, "run_config": config, "tags": {"team": "sales"}}
-    good = [fire(stack.app, add_target_job(stack.app, payload, "omega")) for payload in (churn, export)]
+    bills = {"job": "bills", "location": ELSEWHERE, "partition_key": "{organization_id}"}
+    named = {**bills, "dynamic_partitions": {"billed": "{organization_id}"}}
+    good = [fire(stack.app, add_target_job(stack.app, payload, "omega")) for payload in (churn, export, named)]
     bad = {
         fire(stack.app, add_target_job(stack.app, payload)): said
         for payload, said in (
@@ -113,11 +115,15 @@ def test_jobs_and_assets_of_another_code_location_are_launched(stack: TargetStac
             ({"job": "export", "location": ELSEWHERE}, "write"),
             ({"job": "export", "location": "nowhere"}, "nowhere"),
             ({"assets": ["no_such"], "location": ELSEWHERE}, "no_such"),
+            (bills, "job bills in elsewhere has no partition 'acme'. Where its partitions are dynamic, name their"),
+            ({**bills, "job": "export"}, "has no partition 'acme'"),
         )
     }
 
     runs = [stack.ended(run_id) for run_id in good]
-    assert [run.status for run in runs] == [RunStatus.DONE] * 2, [run.error for run in runs]
+    assert [run.status for run in runs] == [RunStatus.DONE] * 3, [run.error for run in runs]
+    assert stack.instance.get_dynamic_partitions("billed") == ["omega"], "a job of ops, whose definition is named"
+    assert stack.dagster_run(good[2]).tags["dagster/partition"] == "omega"
     assert "omega" in materialized(stack, "churn")
     exported = stack.dagster_run(good[1])
     assert exported.tags["team"] == "sales"

@@ -141,8 +141,7 @@ def code_servers() -> Iterator[dict[str, dict[str, Any]]]:
             ends.callback(server.wait, 30)
             ends.callback(server.terminate)
         places = {kind: {"host": "127.0.0.1", "port": port} for kind, port in ports.items()}
-        for place in places.values():
-            until(lambda place=place: is_serving(place), 180, f"a code server at {place}")
+        until(lambda: all(is_serving(place) for place in places.values()), 240, f"code servers at {places}")
         yield places
 
 

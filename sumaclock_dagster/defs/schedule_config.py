@@ -29,6 +29,14 @@ class _Launch(dg.Config):
         description="Partition to run, for example acme or {organization_id}. A dynamic partition that is new is added "
         f"first. Empty: it has no partitions. {FILLED_IN}",
     )
+    dynamic_partitions: dict[str, str] = Field(
+        {},
+        description="Keys to add first, by the name of their dynamic partitions definition, for example {customers: "
+        f"'{{organization_id}}'}}. Only a job of ops in another code location needs it. {FILLED_IN}",
+    )
+    repository: str = Field(
+        "", description="Repository of that code location, where it has several. Empty: its only one."
+    )
     run_config: dict[str, Any] = Field(
         {}, description=f"Config of the Dagster run, as its own Launchpad takes it: ops, resources. {FILLED_IN}"
     )
@@ -153,7 +161,9 @@ EXAMPLE: dict[str, Any] = {
                 "job": {
                     "name": "write the job's name here",
                     "location": "",
+                    "repository": "",
                     "partition_key": "",
+                    "dynamic_partitions": {},
                     "run_config": {},
                     "tags": {},
                 }

@@ -39,6 +39,8 @@ def kind_and_payload(
             _check_assets(runs, repository)
     more = {
         "location": runs.location,
+        "repository": runs.repository,
+        "dynamic_partitions": runs.dynamic_partitions,
         "partition_key": runs.partition_key,
         "run_config": runs.run_config,
         "tags": runs.tags,

@@ -30,6 +30,14 @@ def to_run_request(context: dg.SensorEvaluationContext, sensor: dg.SensorDefinit
         raise Unfit(f"{type(error).__name__}: {error}"[:ERROR_MAX_CHARS]) from error
 
 
+def add_named_partitions(instance: dg.DagsterInstance, target: Target) -> None:
+    """Add the keys that the payload names by their dynamic partitions definitions: what Dagster can't tell of a job of
+    ops in another code location."""
+    for name, key in target.dynamic_partitions.items():
+        if not instance.has_dynamic_partition(name, key):
+            instance.add_dynamic_partitions(name, [key])
+
+
 def _checked(context: dg.SensorEvaluationContext, sensor: dg.SensorDefinition, offered: Offered) -> dg.RunRequest:
     target = offered.parsed()
     repository = context.repository_def

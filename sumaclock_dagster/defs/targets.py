@@ -11,7 +11,7 @@ import dagster as dg
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.following import find, follow, give_up, give_up_lost
 from sumaclock_dagster.defs.resources import Sumaclock
-from sumaclock_dagster.defs.target_requests import Unfit, to_run_request
+from sumaclock_dagster.defs.target_requests import Unfit, add_named_partitions, to_run_request
 from sumaclock_dagster.defs.ticks import WATCH_SECONDS
 from sumaclock_dagster.launches import progress
 from sumaclock_dagster.launches.graphql import DagsterApi, Refused, Unreachable
@@ -132,6 +132,7 @@ def _ask(context: Evaluation, conn: Connection, settings: Settings, *, assets: b
     requests, elsewhere = [], []
     for one in wanted:
         try:
+            add_named_partitions(context.instance, one.parsed())
             if one.parsed().location in (None, here):
                 requests.append(to_run_request(context, _own_definition(context), one))
             else:

@@ -15,6 +15,11 @@ ASSET_JOB = "__ASSET_JOB"
 REPOSITORY = "__repository__"
 PARTITION_TAG = "dagster/partition"
 TEXT_MAX_CHARS = 5000
+# Dagster tells by name what an asset's dynamic partitions definition is, and not a job's.
+UNNAMED = (
+    "Where its partitions are dynamic, name their definition in the payload, with the key to add: "
+    '"dynamic_partitions": {{"...": "{key}"}}.'
+)
 # Added already, by us before a crash or by somebody else.
 KNOWN_PARTITION = "DuplicateDynamicPartitionError"
 
@@ -87,8 +92,13 @@ class DagsterApi:
         if answer["__typename"] != "Pipeline":
             raise Refused(_said(answer))
         partition = answer.get("partition")
-        if partition is None:
-            raise Refused(f"{target.in_words()} has no partition '{target.partition_key}'.")
+        # A job of ops would be launched with any key.
+        known = answer.get("partitionKeysOrError")
+        if partition is None or (known is not None and target.partition_key not in known["partitionKeys"]):
+            raise Refused(
+                f"{target.in_words()} has no partition '{target.partition_key}'. "
+                + UNNAMED.format(key=target.partition_key)
+            )
         for part in (partition["tagsOrError"], partition["runConfigOrError"]):
             if part["__typename"] == "PythonError":
                 raise Refused(_said(part))
@@ -102,6 +112,7 @@ class DagsterApi:
             "partition": partition or "",
             "withPartition": partition is not None,
             "assets": selector.get("assetSelection"),
+            "ofJob": target.job is not None,
         }
 
     def _ask(self, text: str, values: Mapping[str, Any]) -> Answer:

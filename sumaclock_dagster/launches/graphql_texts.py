@@ -19,7 +19,8 @@ mutation SumaclockLaunch($params: ExecutionParams!) {
 
 LOOK = """
 query SumaclockLook(
-  $pipeline: PipelineSelector!, $assets: [AssetKeyInput!], $partition: String!, $withPartition: Boolean!
+  $pipeline: PipelineSelector!, $assets: [AssetKeyInput!], $partition: String!, $withPartition: Boolean!,
+  $ofJob: Boolean!
 ) {
   assetNodes(pipeline: $pipeline, assetKeys: $assets) @skip(if: $withPartition) {
     partitionDefinition { dimensionTypes { name dynamicPartitionsDefinitionName } }
@@ -30,6 +31,7 @@ query SumaclockLook(
     ... on InvalidSubsetError { message }
     ... on PythonError { message }
     ... on Pipeline {
+      partitionKeysOrError @include(if: $ofJob) { partitionKeys }
       partition(partitionName: $partition, selectedAssetKeys: $assets) {
         tagsOrError {
           __typename

@@ -12,7 +12,7 @@ from sumaclock_dagster.launches.templates import Occurrence, fill, fill_all
 from sumaclock_dagster.model import SumaclockError
 
 EXAMPLE = '{"job": "weekly_report"} or {"assets": ["sales/report"], "partition_key": "{scheduled_for:%Y-%m-%d}"}'
-FIELDS = ("job", "assets", "location", "repository", "run_config", "tags", "partition_key")
+FIELDS = ("job", "assets", "location", "repository", "run_config", "tags", "partition_key", "dynamic_partitions")
 OWN_TAGS = "sumaclock/"
 # Dagster's own, set by what launches; a second hand there would lie to it.
 DAGSTERS_TAGS = ("dagster/run_key", "dagster/sensor_name", "dagster/partition", "dagster/tick")
@@ -23,7 +23,8 @@ ASSETS_MOST = 1000
 @dataclass(frozen=True, slots=True)
 class Target:
     """Exactly one of `job` (a name) and `assets` (keys, "prefix/name") is given. `location`: a code location, None for
-    the one that sumaclock is in. `repository`: of that location, where it has several."""
+    the one that sumaclock is in. `repository`: of that location, where it has several. `dynamic_partitions`: keys to
+    add first, by the names of their dynamic partitions definitions."""
 
     job: str | None = None
     assets: tuple[str, ...] = ()
@@ -32,6 +33,7 @@ class Target:
     run_config: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     partition_key: str | None = None
+    dynamic_partitions: Mapping[str, str] = field(default_factory=dict)
 
     def as_payload(self) -> dict[str, Any]:
         """As JSON holds it; what is not given is left out."""
@@ -43,6 +45,7 @@ class Target:
             "run_config": dict(self.run_config),
             "tags": dict(self.tags),
             "partition_key": self.partition_key,
+            "dynamic_partitions": dict(self.dynamic_partitions),
         }
         return {name: value for name, value in values.items() if value}
 
@@ -62,6 +65,8 @@ def parse_target(payload: Any) -> Target:
     job, assets = _text(payload, "job"), _assets(payload.get("assets"))
     if (job is None) == (not assets):
         raise SumaclockError(f"The payload must name either a job or assets: {EXAMPLE}.")
+    if payload.get("repository") and not payload.get("location"):
+        raise SumaclockError("The payload has a repository and no location: name the code location that it is in.")
     return Target(
         job=job,
         assets=assets,
@@ -70,11 +75,12 @@ def parse_target(payload: Any) -> Target:
         run_config=_run_config(payload.get("run_config")),
         tags=_tags(payload.get("tags")),
         partition_key=_text(payload, "partition_key"),
+        dynamic_partitions=_dynamic_partitions(payload.get("dynamic_partitions")),
     )
 
 
 def resolve_target(payload: Any, occurrence: Occurrence) -> Target:
-    """The target with the templates of its partition key, its tags' values and its run_config's texts filled in."""
+    """The target with the templates of its partition keys, its tags' values and its run_config's texts filled in."""
     target = parse_target(payload)
     return Target(
         job=target.job,
@@ -84,6 +90,7 @@ def resolve_target(payload: Any, occurrence: Occurrence) -> Target:
         run_config=fill_all(dict(target.run_config), occurrence),
         tags={name: fill(value, occurrence) for name, value in target.tags.items()},
         partition_key=None if target.partition_key is None else fill(target.partition_key, occurrence),
+        dynamic_partitions={name: fill(key, occurrence) for name, key in target.dynamic_partitions.items()},
     )
 
 
@@ -150,4 +157,15 @@ def _tags(value: Any) -> Mapping[str, str]:
             raise SumaclockError(
                 f"The payload's tag '{name:.100}' is set by sumaclock or Dagster. Choose another name."
             )
+    return value
+
+
+def _dynamic_partitions(value: Any) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) and key for key in value.values()):
+        raise SumaclockError(
+            "The payload's dynamic_partitions must be an object: names of dynamic partitions definitions, each with "
+            'the key to add, for example {"customers": "{organization_id}"}.'
+        )
     return value
