@@ -62,17 +62,18 @@ def main() -> None:
 def measure(file: ClusterFile, finished: int, pending: int) -> None:
     small_url = make_database(file, "bench_small")
     large_url = make_database(file, "bench_large")
-    with open_queue(small_url) as small, open_queue(large_url) as large:
+    with open_queue(small_url) as small_conn, open_queue(large_url) as large_conn:
         print(f"writing {finished} finished and {pending} pending runs", flush=True)
-        large.execute(HISTORY, [finished])
+        large_conn.execute(HISTORY, [finished])
         for _ in range(pending // 10_000):
-            large.execute(PENDING, [10_000])
-        large.execute("vacuum analyze sumaclock.cron_runs")
+            large_conn.execute(PENDING, [10_000])
+        large_conn.execute("vacuum analyze sumaclock.cron_runs")
+        small, large = Queue(small_conn), Queue(large_conn)
         alone, beside = [], []
         for _ in range(ROUNDS):
-            alone.append(timed_claim(small))
-            beside.append(timed_claim(large))
-        quiet = [timed_claim(large) for _ in range(ROUNDS)]
+            alone.append(small.timed_claim())
+            beside.append(large.timed_claim())
+        quiet = [large.timed_claim() for _ in range(ROUNDS)]
         pruning, seconds = claims_while_pruning(large, large_url)
     print(f"a claim of {BATCH} runs, median")
     tell("nothing beside it", alone, alone)
@@ -102,32 +103,38 @@ def open_queue(url: str) -> Connection:
     return conn
 
 
-def timed_claim(conn: Connection) -> float:
-    """Seconds for one claim. Its runs are written before and ended after, so that the backlog keeps its size."""
-    conn.execute(PENDING, [BATCH])
-    began = time.perf_counter()
-    taken = claims.claim(conn, 1, None, BATCH)
-    seconds = time.perf_counter() - began
-    assert len(taken) == BATCH
-    now = time.time()
-    claims.finish(conn, 1, [claims.Ended(run.id, run.attempt, "done", now, now, "null") for run in taken])
-    return seconds
+class Queue:
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._claim = claims.Claim(conn)
+
+    def timed_claim(self) -> float:
+        """Seconds for one claim. Its runs are written before and ended after, so that the backlog keeps its size."""
+        self._conn.execute(PENDING, [BATCH])
+        began = time.perf_counter()
+        taken = self._claim(1, None, BATCH)
+        seconds = time.perf_counter() - began
+        assert len(taken) == BATCH
+        now = time.time()
+        ended = [claims.Ended(run.id, run.attempt, "done", now, now, "null") for run in taken]
+        claims.finish(self._conn, 1, ended)
+        return seconds
 
 
-def claims_while_pruning(conn: Connection, url: str) -> tuple[list[float], float]:
+def claims_while_pruning(queue: Queue, url: str) -> tuple[list[float], float]:
     """The seconds of each claim until the history is gone, and those of the pruning."""
     began = time.monotonic()
     pruner = multiprocessing.Process(target=prune_all, args=(url,))
     pruner.start()
-    taken = list(until_ended(conn, pruner))
+    taken = list(until_ended(queue, pruner))
     pruner.join()
     assert pruner.exitcode == 0
     return taken, time.monotonic() - began
 
 
-def until_ended(conn: Connection, process: multiprocessing.Process) -> Iterator[float]:
+def until_ended(queue: Queue, process: multiprocessing.Process) -> Iterator[float]:
     while process.is_alive():
-        yield timed_claim(conn)
+        yield queue.timed_claim()
 
 
 def prune_all(url: str) -> None:

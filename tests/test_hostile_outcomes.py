@@ -19,7 +19,7 @@ from sumaclock_dagster.model import Done, Failed, RetryLater, RunStatus, Skip
 from sumaclock_dagster.queue import claims, runs
 from sumaclock_dagster.storable import clean_text, error_text, result_json
 from tests.conftest import AppDatabase
-from tests.workers import add_job, add_runs, await_ended, running
+from tests.workers import add_job, add_runs, await_ended, claim, running
 
 
 class Mute:
@@ -217,7 +217,7 @@ def test_whatever_is_raised_has_a_text_that_is_stored(app: Connection) -> None:
 def test_finish_writes_none_of_a_batch_that_can_not_be_stored(app: Connection) -> None:
     job = add_job(app, "x")
     ids = add_runs(app, job, 2)
-    claims.claim(app, 1, None, 10)
+    claim(app, 1, 10)
     ended = [claims.Ended(ids[0], 1, "done", 0, 1, "1"), claims.Ended(ids[1], 1, "done", 0, 1, '"\\u0000"')]
     with pytest.raises(Exception, match="unsupported Unicode"):
         claims.finish(app, 1, ended)

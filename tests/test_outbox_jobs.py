@@ -16,9 +16,10 @@ from sumaclock_dagster.migrate import load_migrations
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.outbox import line, queue_delivery, revive_delivery
 from sumaclock_dagster.outbox.handler import DELIVERY_JOB, KIND
-from sumaclock_dagster.queue import claims
+from sumaclock_dagster.queue.claims import Claim
 from tests.conftest import AppDatabase
 from tests.outbox import delivery_runs, fill, job, queue
+from tests.workers import claim
 
 GOOD = {"idempotency_key": "k", "organization_id": "acme", "user_id": "ada", "path": "/do"}
 INSERT = (
@@ -135,8 +136,8 @@ def test_a_pending_run_that_others_rely_on_is_not_claimed_before_their_commit(
     with connect(app_db.app_url, "test other") as other, other.transaction():
         assert queue_delivery(other, **{**GOOD, "idempotency_key": "second"})
         other.execute("set constraints all immediate")
-        assert claims.claim(app, 1, None, 10) == []
-    assert len(claims.claim(app, 1, None, 10)) == 1
+        assert claim(app, 1, 10) == []
+    assert len(claim(app, 1, 10)) == 1
     assert len(delivery_runs(app)) == 1
 
 
@@ -151,8 +152,9 @@ def test_many_at_once_lose_no_wake_up(app_db: AppDatabase, app: Connection) -> N
 
     def serve() -> None:
         with connect(app_db.app_url, "test server") as conn:
+            claim = Claim(conn)
             while not stop.is_set() or delivery_runs(conn, "claimed_by is null"):
-                if claims.claim(conn, 1, None, 10):
+                if claim(1, None, 10):
                     conn.execute(
                         "update sumaclock.core_api_jobs set status = 'done', finished_at = now()"
                         " where status = 'pending'"

@@ -26,7 +26,7 @@ from tests.conftest import AppDatabase
 from tests.relay import Relay
 from tests.test_hostile_outcomes import Mute
 from tests.waiting import until
-from tests.workers import add_job, add_runs, await_ended, await_status, make_worker, running, statuses
+from tests.workers import add_job, add_runs, await_ended, await_status, claim, make_worker, running, statuses
 
 
 @pytest.fixture
@@ -107,13 +107,13 @@ def test_a_worker_with_a_long_handler_does_not_look_all_the_time(
     app_db: AppDatabase, app: Connection, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    real = claims.claim
+    real = claims.Claim.__call__
 
-    def counted(conn: Connection, worker_id: int, dagster_run_id: Any, batch: int) -> list[claims.Claimed]:
+    def counted(claim: claims.Claim, worker_id: int, dagster_run_id: Any, batch: int) -> list[claims.Claimed]:
         looks.append(batch)
-        return real(conn, worker_id, dagster_run_id, batch)
+        return real(claim, worker_id, dagster_run_id, batch)
 
-    monkeypatch.setattr(claims, "claim", counted)
+    monkeypatch.setattr(claims.Claim, "__call__", counted)
     go = threading.Event()
     handlers.register("long")(lambda run: go.wait(20))
     (run_id,) = add_runs(app, add_job(app, "long"))
@@ -307,7 +307,7 @@ def test_a_locked_row_of_a_dead_worker_holds_up_neither_the_release_nor_the_hear
         assert workers.register(
             dying, dead, code_version="test", dagster_run_id=None, host="here", pid=1, life_seconds=60
         )
-        assert len(claims.claim(dying, dead, None, 10)) == 2
+        assert len(claim(dying, dead, 10)) == 2
     app.execute("update sumaclock.workers set heartbeat_at = now() - interval '1 minute'")
     settings = app_db.settings.model_copy(update={"dead_session_seconds": 0.1})
     with connect(app_db.app_url, "somebody") as somebody:
@@ -326,7 +326,7 @@ def test_heartbeats_and_outcomes_of_one_worker_cannot_deadlock(
     many = add_runs(app, add_job(app, "fine"), 20_000)
     superuser.execute("analyze sumaclock.cron_runs")
     ids = many[:3]
-    held = {run.id: run.attempt for run in claims.claim(app, worker_id, None, 10)}
+    held = {run.id: run.attempt for run in claim(app, worker_id, 10)}
     backwards = [(run_id, held[run_id]) for run_id in reversed(ids)]
     ended = [claims.Ended(run_id, held[run_id], "done", 0, 1) for run_id in ids]
     with (

@@ -14,7 +14,7 @@ from sumaclock_dagster.model import Done, Failed, RetryLater, RunStatus, Skip
 from sumaclock_dagster.queue import claims, runs, workers
 from tests.conftest import AppDatabase
 from tests.waiting import until
-from tests.workers import add_job, add_runs, await_ended, await_status, make_worker, running, statuses
+from tests.workers import add_job, add_runs, await_ended, await_status, claim, make_worker, running, statuses
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_rule_4_a_worker_that_lost_its_claim_changes_nothing_and_its_handler_is_
         )
         with app.transaction():
             app.execute("update sumaclock.cron_runs set status = 'pending', claimed_by = null, started_at = null")
-            other = claims.claim(app, other_id, None, 10)
+            other = claim(app, other_id, 10)
         assert [run.attempt for run in other] == [2]
         assert told.wait(10), "the handler must be told that its claim is lost"
         end = claims.Ended(run_id, 1, "done", 0, 1, '"stale"')

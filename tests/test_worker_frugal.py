@@ -21,7 +21,7 @@ from sumaclock_dagster.embedded.binaries import find_binaries
 from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.garbage import THRESHOLDS, rare_collections
 from sumaclock_dagster.handlers import CancelFlag, HandlerRun, Handlers
-from sumaclock_dagster.queue import claims
+from sumaclock_dagster.queue.claims import Claim
 from sumaclock_dagster.queue.runs import get_run
 from sumaclock_dagster.queue.workers import live_workers
 from sumaclock_dagster.worker.session import Session
@@ -35,9 +35,8 @@ from tests.conftest import (
     remove_cluster,
 )
 from tests.waiting import until
-from tests.workers import add_job, add_runs, await_ended, await_status, running
+from tests.workers import add_job, add_runs, await_ended, await_status, claim, running
 
-CLAIM = {"batch": 500, "worker": 1, "dagster_run": None}
 FINISH: dict[str, Any] = {
     "worker": 1,
     "ids": "{1,2}",
@@ -54,7 +53,7 @@ RENEW = {"worker": 1, "ids": [1, 2], "attempts": [1, 1]}
 def test_a_claim_writes_no_index_entry(app: Connection) -> None:
     run_ids = add_runs(app, add_job(app, "k"), 20)
     with app.transaction():
-        taken = claims.claim(app, 1, None, 50)
+        taken = claim(app, 1, 50)
         rewritten = app.execute(
             "select pg_stat_get_xact_tuples_updated(c), pg_stat_get_xact_tuples_hot_updated(c)"
             " from (values ('sumaclock.cron_runs'::regclass)) t (c)"
@@ -63,11 +62,9 @@ def test_a_claim_writes_no_index_entry(app: Connection) -> None:
     assert rewritten == (20, 20)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"), [("claim_runs", CLAIM), ("finish_runs", FINISH), ("renew_runs", RENEW)]
-)
+@pytest.mark.parametrize(("name", "parameters"), [("claim", {}), ("finish_runs", FINISH), ("renew_runs", RENEW)])
 def test_a_worker_reads_no_table_whole(app_db: AppDatabase, app: Connection, name: str, parameters: Any) -> None:
-    """At this size and with these statistics PostgreSQL would choose hash joins."""
+    """At this size and with these statistics PostgreSQL would choose hash joins, and sort the whole backlog."""
     app.execute(
         "with jobs as (insert into sumaclock.cron_jobs (kind, organization_id, user_id, schedule)"
         " select 'k', 'acme', 'ada', '0 0 1 1 *' from generate_series(1, 10000) returning id)"
@@ -75,10 +72,12 @@ def test_a_worker_reads_no_table_whole(app_db: AppDatabase, app: Connection, nam
     )
     with Session(app_db.owner_url, "test", logging.getLogger()).connection() as conn:
         conn.execute("analyze sumaclock.cron_jobs, sumaclock.cron_runs")
-        row = conn.execute(b"explain (format json) " + query(name), parameters).fetchone()
+        Claim(conn)
+        statement = b"execute sumaclock_claim (1, null, 500)" if name == "claim" else query(name)
+        row = conn.execute(b"explain (format json) " + statement, parameters).fetchone()
         assert row is not None
         nodes = _nodes(row[0][0]["Plan"])
-        assert not nodes & {"Seq Scan", "Hash Join", "Merge Join"}, json.dumps(row[0])
+        assert not nodes & {"Seq Scan", "Bitmap Heap Scan", "Sort", "Hash Join", "Merge Join"}, json.dumps(row[0])
         assert "Index Scan" in nodes
 
 

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.handlers import Handlers
+from sumaclock_dagster.queue.claims import Claim, Claimed
 from sumaclock_dagster.queue.runs import get_run
 from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.worker import Worker, WorkerConfig
@@ -39,6 +40,15 @@ def add_runs(app: Connection, job: uuid.UUID, count: int = 1) -> list[int]:
         ).fetchall()
         app.execute("notify cron_runs")
     return [row[0] for row in rows]
+
+
+def claim(conn: Connection, worker_id: int, batch: int) -> list[Claimed]:
+    """Claim as a worker does, once."""
+    once = Claim(conn)
+    try:
+        return once(worker_id, None, batch)
+    finally:
+        conn.execute("deallocate sumaclock_claim")
 
 
 def make_effects(superuser: Connection) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.queue import claims
-from sumaclock_dagster.queue.claims import Claimed
+from sumaclock_dagster.queue.claims import Claim, Claimed
 from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.worker.hands import Hands
 from sumaclock_dagster.worker.held import Batch, HeldRun, HeldRuns
@@ -51,6 +51,7 @@ class Claimer:
         self._stopping = stopping
         self._surplus = surplus
         self._wake = Wake()
+        self._claim: Claim
         self._notified = Event()
         self._idle_since = monotonic()
         self._waits_for_room = False
@@ -59,6 +60,7 @@ class Claimer:
         """Prepare the session's new connection. After a break the database may hold runs for this worker whose claim
         was never answered: give them back. Then the first look finds what was notified in between."""
         conn.add_notify_handler(lambda _: self._notified.set())
+        self._claim = Claim(conn)
         if not self._settings.durable_claims:
             conn.execute(query("commit_without_flush"))
             again = claims.take_up(conn, self._worker_id, self._dagster_run_id, self._held.claims())
@@ -98,7 +100,7 @@ class Claimer:
             if not want:
                 self._wait_for_room(conn)
                 continue
-            claimed = claims.claim(conn, self._worker_id, self._dagster_run_id, want)
+            claimed = self._claim(self._worker_id, self._dagster_run_id, want)
             if claimed:
                 self._idle_since = monotonic()
                 self._give(claimed, full=len(claimed) == want)
