@@ -33,6 +33,12 @@ MEMORY = Path("/dev/shm")  # noqa: S108
 PLENTY_BYTES = 8 * 2**30
 NEIGHBOUR = "neighbour"
 TEMPLATE = "t_template"
+# Files about Dagster's pages and the command line. What they ask of PostgreSQL, other tests ask of every version.
+WINDOW = (
+    *("test_alerts", "test_browser", "test_cli_", "test_defs", "test_edit_schedules", "test_example", "test_once_cli"),
+    *("test_faults_in_stack", "test_slots_cli", "test_system_jobs_seen", "test_targets_e2e", "test_targets_lost"),
+    *("test_targets_many", "test_targets_sensor"),
+)
 PG_BIN = "SUMACLOCK_PG_BIN"
 # Set to anything, it lets pg_cron run commands in background workers instead of in connections.
 BACKGROUND_WORKERS = "SUMACLOCK_TEST_BACKGROUND_WORKERS"
@@ -73,6 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("stack"))
         if needs_database(item):
             item.add_marker(pytest.mark.database)
+        if item.path.name.startswith(WINDOW):
+            item.add_marker(pytest.mark.window)
 
 
 def pytest_report_header() -> str:
@@ -92,6 +100,13 @@ class FilesStayTogether(LoadGroupScheduling):
     def _split_scope(self, nodeid: str) -> str:
         group: str = super()._split_scope(nodeid)
         return nodeid.partition("::")[0] if group == nodeid else group
+
+    def schedule(self) -> None:
+        begun = self.collection is not None
+        super().schedule()
+        if begun:
+            # A process in the place of one that crashed: it runs its last test only when it has got more, or the end.
+            super().schedule()
 
 
 @pytest.hookimpl(optionalhook=True)
