@@ -55,6 +55,14 @@ for code in sys.argv[2:]:
 time.sleep(300)
 """
 
+# As Dagster's code server: semaphores that its children would share.
+SHARER = """
+import multiprocessing, pathlib, sys, time
+event = multiprocessing.get_context("spawn").Event()
+pathlib.Path(sys.argv[1]).write_text(event._flag._semlock.name)
+time.sleep(300)
+"""
+
 
 @pytest.fixture
 def family(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Identity]]:
@@ -94,6 +102,20 @@ def test_what_a_dead_leader_left_is_known_by_its_mark(family: tuple[subprocess.P
     left = followers(leader)
     kill_session(leader)
     psutil.wait_procs(left, 5)
+    assert followers(leader) == []
+
+
+@pytest.mark.skipif(not Path("/dev/shm").exists(), reason="Semaphores are files on Linux alone")  # noqa: S108
+def test_what_is_killed_leaves_no_semaphore_behind(tmp_path: Path) -> None:
+    name = tmp_path / "name"
+    popen = spawn("sharer", [sys.executable, "-c", SHARER, str(name)], os.environ | {MARK: "ours"}, tmp_path / "log")
+    leader = identify("sharer", popen.pid, "ours")
+    until(lambda: name.exists() and name.read_text(), 30, "its semaphore")
+    semaphore = Path("/dev/shm") / f"sem.{name.read_text().lstrip('/')}"  # noqa: S108
+    assert semaphore.exists()
+    kill_session(leader)
+    popen.wait()
+    assert not semaphore.exists()
     assert followers(leader) == []
 
 

@@ -17,6 +17,7 @@ MARK = "SUMACLOCK_UP_MARK"
 # A corrected system clock moves the start times that the kernel reports, by a little.
 SAME_START_SECONDS = 2.0
 POLL_SECONDS = 0.05
+TRACKER_SECONDS = 5.0
 LOG_MAX_BYTES = 20_000_000
 
 
@@ -94,8 +95,8 @@ def first_line(leader: Identity) -> list[psutil.Process]:
     found = []
     for process in members:
         with suppress(psutil.Error):
-            # multiprocessing's helper ignores signals and ends with its code server.
-            if process.ppid() not in pids and "multiprocessing.resource_tracker" not in " ".join(process.cmdline()):
+            # It ignores signals and ends with its code server.
+            if process.ppid() not in pids and not _is_tracker(process):
                 found.append(process)
     return found
 
@@ -119,9 +120,23 @@ def wait_for_end(processes: Sequence[psutil.Process], seconds: float, hurry: Cal
 
 def kill_session(leader: Identity) -> None:
     """Kill the leader, if it lives, and whatever is left of its session."""
+    trackers = []
     for process in [*filter(None, [find(leader)]), *followers(leader)]:
         with suppress(psutil.Error):
+            if _is_tracker(process):
+                trackers.append(process)
+            else:
+                process.kill()
+    # Once the others are gone they remove those processes' semaphores, which else stayed in memory, and end.
+    wait_for_end(trackers, TRACKER_SECONDS, lambda: False)
+    for process in trackers:
+        with suppress(psutil.Error):
             process.kill()
+
+
+def _is_tracker(process: psutil.Process) -> bool:
+    """Whether it is multiprocessing's, one beside each code server. Raises psutil.Error."""
+    return "multiprocessing.resource_tracker" in " ".join(process.cmdline())
 
 
 def _lives(process: psutil.Process) -> bool:
