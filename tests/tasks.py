@@ -35,7 +35,7 @@ def effect_kinds() -> TaskKinds:
     {"break_sql": true} fails in PostgreSQL."""
     kinds = TaskKinds()
 
-    @kinds.register("effect", max_attempts=3, backoff_seconds=0.05, backoff_max_seconds=0.1)
+    @kinds.register("effect", max_attempts=3, backoff_seconds=0.05, backoff_max_seconds=0.1, together=True)
     def effect(run: TaskRun) -> dict[str, Any]:
         run.connection.execute(
             "insert into public.task_effects (key, task_id, scheduled_for, trigger, attempt, said)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
+from uuid import UUID
 
 import psycopg
 
@@ -24,11 +25,13 @@ def settle_together(conn: Connection, runs: Sequence[HandlerRun], rules: Rules) 
     What is missing there is to be settled by itself: tasks that somebody has locked, the second run of a job, and what
     may not, or can't be known to, go well together. So is everything when this raises; all is rolled back then.
     """
-    by_job = {run.job_id: run for run in reversed(runs)}
+    first_of_job: dict[UUID, HandlerRun] = {}
+    for run in runs:
+        first_of_job.setdefault(run.job_id, run)
     begun: list[HandlerRun] = []
     try:
         with conn.transaction():
-            return _settle_locked(conn, list(by_job.values()), rules, begun)
+            return _settle_locked(conn, list(first_of_job.values()), rules, begun)
     except TransactionEnded as error:
         with suppress(psycopg.Error):
             conn.rollback()
@@ -43,7 +46,7 @@ def _settle_locked(
     conn.execute(query("wait_briefly"))
     tasks = try_lock_and_read(conn, runs)
     read_at = monotonic()
-    refused = refused_owners(conn, {task.owner for task in tasks.values()})
+    refused = refused_owners(conn, {task.owner for task in tasks.values()}) if tasks else set()
 
     def refusal(owner: Owner) -> str | None:
         if rules.access_check is not None:
