@@ -14,6 +14,7 @@ from sumaclock_dagster.db import Connection, connect, with_database
 from sumaclock_dagster.doctor import CheckOutcome, run_checks
 from sumaclock_dagster.doctor import clock as clock_checks
 from sumaclock_dagster.doctor.clock import judge_zone
+from sumaclock_dagster.doctor.clock_log import judge_log
 from sumaclock_dagster.doctor.context import Context
 from sumaclock_dagster.doctor.phrases import two_sentences
 from sumaclock_dagster.embedded.configuration import APP_ROLE, OWNER_ROLE
@@ -123,3 +124,43 @@ def test_an_error_with_its_remedy_becomes_two_sentences() -> None:
         "Do this, then: Try again.",
     )
     assert two_sentences(SumaclockError("It is wrong"), "Do this.") == ("It is wrong.", "Do this.")
+
+
+@pytest.mark.parametrize(
+    ("log_run", "log_statement", "a_minute", "told", "advised"),
+    [
+        ("on", "off", None, None, ()),
+        ("on", "on", 499, None, ()),
+        ("off", "off", 500, None, ()),
+        ("on", "off", 500, "to cron.job_run_details.", ("cron.log_run = off, where you can do without the reason",)),
+        ("on", "on", 9000, "9,000 firings a minute to cron.job_run_details and to the server's log.",
+         ("cron.log_run = off, where", "cron.log_statement = off, which loses nothing")),
+    ],
+)  # fmt: skip
+def test_what_a_busy_clock_writes_and_what_one_loses_without(
+    log_run: str, log_statement: str, a_minute: float | None, told: str | None, advised: tuple[str, ...]
+) -> None:
+    finding = judge_log(log_run, log_statement, a_minute)
+    assert finding.found.startswith(f"cron.log_run = {log_run}, cron.log_statement = {log_statement}")
+    assert ("nothing tells why a firing failed" in finding.found) == (log_run == "off")
+    assert finding.warning == (told is not None)
+    assert (finding.problem or "").endswith(told or "")
+    assert all(words in (finding.remedy or "") for words in advised)
+
+
+def test_a_busy_clock_is_seen_by_its_log(app_db: AppDatabase, superuser: Connection) -> None:
+    quiet = by_name(run_checks(app_db.settings))["clock log"]
+    assert quiet.outcome is CheckOutcome.OK
+    assert "cron.log_run = on, cron.log_statement = off" in quiet.found
+    with connect(app_db.cron_url.replace(APP_ROLE, "postgres"), "test") as cron:
+        cron.execute(
+            "insert into cron.job_run_details (jobid, username, status, start_time)"
+            " select -1, %s, 'succeeded', now() - n * interval '60 ms' from generate_series(1, 1000) as n",
+            [APP_ROLE],
+        )
+        try:
+            busy = by_name(run_checks(app_db.settings))["clock log"]
+        finally:
+            cron.execute("delete from cron.job_run_details where jobid = -1")
+    assert busy.outcome is CheckOutcome.WARNING
+    assert "firings a minute to cron.job_run_details" in str(busy.problem)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError
 
-from sumaclock_dagster.doctor import clock, configuration, dagster_storage, database, faults, pooling, reach
+from sumaclock_dagster.doctor import clock, clock_log, configuration, dagster_storage, database, faults, pooling, reach
 from sumaclock_dagster.doctor.context import Context
 from sumaclock_dagster.doctor.findings import Check, CheckResult, perform, result_of, skipped
 from sumaclock_dagster.settings import Settings
@@ -50,6 +50,8 @@ CHECKS = (
     Check("firing login", clock.firing_login, WORK),
     Check("clock changes", faults.clock_changes, WORK),
     Check("clock queue", faults.clock_queue, WORK),
+    Check("clock log", clock_log.clock_log, WORK),
+    Check("code location", database.code_locations, (MIGRATIONS, APP_RIGHTS)),
     Check("oldest transaction", reach.oldest_transaction, (BOOT,)),
     Check(DAGSTER_URL, dagster_storage.dagster_scheme),
     Check("Dagster database", dagster_storage.dagster_reachable, (DAGSTER_URL,)),
