@@ -1,8 +1,10 @@
-"""The picture and the table of one run of the peers' benchmark.
+"""The picture and the table of one run of the peers' benchmark, or of the clock's modes.
 
     python benchmarks/draw.py benchmarks/results/peers-2026-11-30.jsonl docs/images/benchmark.png
+    python benchmarks/draw.py benchmarks/results/clock_modes-2026-11-30.jsonl docs/images/clock_modes.png
 
-Reads one JSON line a peer and mode, as the benchmark's driver writes them, and prints the table in Markdown.
+Reads one JSON line a peer and mode, as the benchmark's driver writes them, or one a number of tasks and clock, as
+clock_modes.py does; the last counts where there are several. Prints the table in Markdown.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import draw_clock_modes
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 PEERS = {
     "ours": ("sumaclock", "Python"),
@@ -38,12 +42,19 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 
 def main() -> None:
     source, picture = Path(sys.argv[1]), Path(sys.argv[2])
-    rows: Rows = {(row["peer"], row["mode"]): row for row in map(json.loads, source.read_text().splitlines())}
+    read = [json.loads(text) for text in source.read_text().splitlines()]
+    day = min(row["at"] for row in read)[:10]
+    if read[0].get("benchmark") == "clock_modes":
+        modes = list({(row["tasks"], row["clock"]): row for row in read}.values())
+        print(draw_clock_modes.table(modes))
+        draw_clock_modes.draw(modes, day).savefig(picture, dpi=110)
+        return
+    rows: Rows = {(row["peer"], row["mode"]): row for row in read}
     print(HEAD)
     print("|---|---|---|---|---|---|---|")
     for peer in PEERS:
         print(line(rows, peer))
-    draw(rows, min(row["at"] for row in rows.values())[:10]).savefig(picture, dpi=110)
+    draw(rows, day).savefig(picture, dpi=110)
 
 
 def line(rows: Rows, peer: str) -> str:
@@ -62,7 +73,7 @@ def started(row: dict[str, Any]) -> str:
     return f"{row['commit_to_start_ms']['p50']:.2f} / {row['commit_to_start_ms']['p99']:.1f}"
 
 
-def draw(rows: Rows, day: str) -> plt.Figure:
+def draw(rows: Rows, day: str) -> Figure:
     """Left the drain, right the time from commit to start: p50 as a bar, p99 as a mark. Longer is better left only."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
     height = 0.38
