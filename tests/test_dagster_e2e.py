@@ -49,6 +49,8 @@ FAST = {
     "SUMACLOCK_OBSERVE_SECONDS": "1",
     "SUMACLOCK_DEAD_SESSION_SECONDS": "2",
     "SUMACLOCK_HEARTBEAT_SECONDS": "1",
+    # So seldom that whatever is executed within a test was told of by a notification, or by the worker's start.
+    "SUMACLOCK_POLL_SECONDS": "300",
     "SUMACLOCK_HANDLERS": "e2e_handlers:handlers",
 }
 
@@ -224,6 +226,7 @@ def _is_listening(port: int) -> bool:
 
 @pytest.mark.firing
 def test_a_job_fires_on_its_minute_and_a_worker_of_the_sensor_executes_it(stack: Stack) -> None:
+    worker = stack.worker(timeout_seconds=60)
     job = stack.add_job("demo", schedule="* * * * *")
     with connect(stack.db.cron_url, "test clock") as cron:
         cron.execute(
@@ -234,8 +237,6 @@ def test_a_job_fires_on_its_minute_and_a_worker_of_the_sensor_executes_it(stack:
                 stack.db.name,
             ],
         )
-    worker = stack.worker(timeout_seconds=60)
-
     fired = until(lambda: list_runs(stack.app, job_id=job), 75, f"a firing; {stack.logs()}")[-1]
     run = stack.ended(fired.id)
 
@@ -243,6 +244,8 @@ def test_a_job_fires_on_its_minute_and_a_worker_of_the_sensor_executes_it(stack:
     assert run.result["hello"] == "acme"
     assert run.scheduled_at.second == 0
     assert run.started_at is not None
+    # By its own poll it would have been up to 300 seconds.
+    assert worker.started_at < run.scheduled_at
     assert 0 <= (run.started_at - run.scheduled_at).total_seconds() < 60
     assert run.dagster_run_id == worker.dagster_run_id
     dagster_run = stack.dagster_run(worker)
