@@ -45,7 +45,7 @@ def draw(rows: Sequence[Row], day: str) -> Figure:
     ]
     for ax, (title, unit, value, is_log) in zip(axes.flat, panels, strict=True):
         _panel(ax, rows, sizes, value)
-        ax.set(title=title, ylabel=unit, xlabel="tasks in all")
+        ax.set(title=title, ylabel=unit, xlabel="tasks due in that minute" if is_log else "tasks in all")
         if is_log:
             ax.set_yscale("log")
         ax.margins(y=0.15)
