@@ -6,10 +6,13 @@ import fcntl
 import importlib
 import io
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +30,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT / "bin" / "bootstrap"))
     before = set(sys.modules)
     yield importlib.import_module("system")
-    for name in {"system", "environment", "console", "other_postgres"} - before:
+    for name in {"system", "environment", "console", "other_postgres", "debian_root"} - before:
         sys.modules.pop(name, None)
 
 
@@ -233,24 +236,101 @@ def test_on_macos_it_names_the_formulae(system: ModuleType, tools: Path, monkeyp
 def other(system: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.import_module("other_postgres")
     monkeypatch.setattr(module, "_place", lambda: tmp_path / "postgres")
+    monkeypatch.setattr(module, "KEYRING", ROOT)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("SUMACLOCK_DEBIAN_MIRROR", "http://mirror.example/debian/")
     return module
 
 
-def test_another_postgresql_is_fetched_once(
+def test_another_postgresql_is_made_once(
     other: ModuleType, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("sh", "dpkg-deb", "tar"):
-        tool(tools, name, "exit 0")
-    tool(tools, "apt-get", f'[ "$1" = indextargets ] || echo "$@" >> {tmp_path}/notes')
-    monkeypatch.setattr(other, "KEYRING", ROOT)
+    programs = "usr/lib/postgresql/17/bin"
+    for name in ("apt-get", "unshare"):
+        tool(tools, name, "exit 99")
+    unpack = (
+        f'/usr/bin/mkdir -p "$5/{programs}" "$5/etc"; for p in postgres psql pg_config; do : >"$5/{programs}/$p"; done'
+    )
+    tool(tools, "mmdebstrap", f'echo "$@" >> {tmp_path}/notes; : >{tmp_path}/postgres/17/debian.tar')
+    tool(tools, "tar", unpack)
+    monkeypatch.setattr(other, "_try", lambda program: None)
     folder = other.provide_postgres("17")
-    assert folder == tmp_path / "postgres/17/root/usr/lib/postgresql/17/bin"
-    update, fetch = (tmp_path / "notes").read_text().splitlines()
-    assert update.endswith(" update --error-on=any")
-    assert fetch.endswith(" --download-only postgresql-17 postgresql-17-cron patchelf")
+    assert folder == tmp_path / "postgres/17/bin"
+    (made,) = (tmp_path / "notes").read_text().splitlines()
+    assert f"--keyring={ROOT} --include=postgresql-17,postgresql-17-cron,libfaketime" in made
+    assert made.endswith(f" trixie {tmp_path}/postgres/17/debian.tar http://mirror.example/debian")
+    # pg_config would tell folders inside.
+    assert sorted(os.listdir(folder)) == ["postgres", "psql"]
+    assert (folder.parent / "lib").readlink() == Path("debian/usr/lib/postgresql/17/lib")
+    assert sorted(os.listdir(folder.parent)) == ["bin", "call", "debian", "enter", "lib", "share"]
     assert other.provide_postgres("17") == folder
-    assert len((tmp_path / "notes").read_text().splitlines()) == 2
+    assert len((tmp_path / "notes").read_text().splitlines()) == 1
+
+
+@pytest.fixture
+def small_root() -> Iterator[Path]:
+    """What sh and a few programs need, as a root. Who is not root may enter it, which is not so in tmp_path."""
+    folder = Path(tempfile.mkdtemp(prefix="sumaclock-root-"))
+    folder.chmod(0o755)
+    root = folder / "debian"
+    for name in ("usr/bin", "usr/lib", "usr/lib64", "etc"):
+        (root / name).mkdir(parents=True)
+    for name in ("bin", "lib", "lib64"):
+        (root / name).symlink_to(f"usr/{name}")
+    for name in ("sh", "env", "id", "unshare", "umount"):
+        program = str(shutil.which(name, path="/usr/bin:/bin"))
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for file in (f"/usr/bin/{name}", *re.findall(r"(/\S+)", listed)):
+            (root / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(program if file == f"/usr/bin/{name}" else file, root / file[1:])
+    (root / "etc" / "inside").touch()
+    try:
+        yield root
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux has roots of Debian")
+def test_a_program_inside_a_root_is_the_process_that_was_started_and_has_no_rights(
+    system: ModuleType, small_root: Path
+) -> None:
+    module = importlib.import_module("debian_root")
+    programs = small_root.parent / "programs"
+    module.write_programs(small_root, "/usr/bin", programs, ROOT)
+    user = {"user": module.NO_ID - 1, "group": module.NO_ID - 1} if os.geteuid() == 0 else {}
+    started = [str(programs / "sh"), "-c", SEEN_INSIDE, "sh", str(small_root.parent)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        started, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=small_root.parent, **user
+    ) as process:
+        try:
+            assert process.stdout is not None
+            seen = process.stdout.readline().split()
+            said = "" if seen or process.stderr is None else process.stderr.read()
+            if "unshare failed" in said:
+                pytest.skip(f"This machine's users may make no namespaces: {said}")
+            uid = user.get("user", os.geteuid())
+            assert seen == [str(process.pid), str(small_root.parent), str(uid), "inside", "seen", "0000000000000000"], (
+                said
+            )
+            # As whoever looks for a server by its folder sees it, too.
+            assert Path(f"/proc/{process.pid}/cwd").readlink() == small_root.parent
+            process.terminate()
+            assert process.wait(20) == -signal.SIGTERM
+        finally:
+            process.kill()
+    # The machine has none of its mounts.
+    assert str(small_root) not in Path("/proc/mounts").read_text()
+    assert list((small_root / "proc").iterdir()) == []
+
+
+SEEN_INSIDE = """
+read name capabilities <<end
+$(while read -r line; do case $line in CapEff:*) echo $line; esac; done </proc/self/status)
+end
+echo $$ "$PWD" "$(id -u)" "$(cd /etc && echo inside*)" "$([ -e "$1/enter" ] && echo seen)" $capabilities
+read -r line
+"""
 
 
 def test_without_a_mirror_it_is_told_how_to_name_one(
@@ -270,15 +350,29 @@ def test_without_another_postgresql_nothing_goes_on(
 ) -> None:
     with pytest.raises(system.Refused, match=r"No release of Debian has PostgreSQL 12\. .* knows 15 .*, 17 "):
         other.provide_postgres("12")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(other, "KEYRING", tmp_path / "no keyring")
-    with pytest.raises(system.Refused, match="apt-get install apt dpkg tar debian-archive-keyring") as refused:
+    packages = "apt mmdebstrap tar util-linux uidmap debian-archive-keyring"
+    with pytest.raises(system.Refused, match=f"apt-get install {packages}") as refused:
         other.provide_postgres("17")
     assert "SUMACLOCK_PG_BIN" in str(refused.value)
 
-    # Half of it is no PostgreSQL: the next time, it is fetched again.
-    for name in ("dpkg-deb", "tar"):
+    # Who may install packages has what is missing installed.
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for name in ("tar", "unshare"):
         tool(tools, name, "exit 0")
-    tool(tools, "apt-get", 'case "$*" in *--download-only*) echo "no route to host"; exit 100;; esac')
+    (tools / "env").symlink_to("/usr/bin/env")
+    tool(tools, "mmdebstrap.deb", 'echo "no route to host"; exit 100')
+    put = f"/usr/bin/cp {tools}/mmdebstrap.deb {tools}/mmdebstrap"
+    tool(tools, "apt-get", f'echo "$@" >> {tmp_path}/installed; [ "$1" = update ] || {put}')
+    with pytest.raises(system.Refused, match="no route to host"):
+        other.provide_postgres("17")
+    assert (tmp_path / "installed").read_text().splitlines() == [
+        "update",
+        "install -y --no-install-recommends mmdebstrap debian-archive-keyring",
+    ]
+
+    # Half of it is no PostgreSQL: the next time, it is made again.
     monkeypatch.setattr(other, "KEYRING", ROOT)
     for _ in range(2):
         with pytest.raises(system.Refused, match=r"no route to host(\n|.)*Is the network there, and does http"):

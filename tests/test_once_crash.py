@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 
-from sumaclock_dagster.db import connect
+from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.embedded.binaries import find_binaries
 from tests.conftest import TestCluster, make_app_database, new_cluster, new_home, remove_cluster
 from tests.once import failed, may_connect, note_runners, queue, queued, run_due
@@ -50,6 +51,14 @@ def crash_while_running(url: str) -> None:
         thread.start()
         with connect(url, "test look") as look:
             until(lambda: look.execute("select from sumaclock.job_queue where claimed_at is not null").fetchall())
-        os.kill(runner.info.backend_pid, signal.SIGKILL)
-        thread.join(30)
-        assert not thread.is_alive()
+            os.kill(runner.info.backend_pid, signal.SIGKILL)
+            thread.join(30)
+            assert not thread.is_alive()
+            # The server lets people in until it has noticed.
+            until(lambda: is_cut_off(look), 30, "the server to notice")
+
+
+def is_cut_off(conn: Connection) -> bool:
+    with suppress(psycopg.OperationalError):
+        conn.execute("select")
+    return conn.broken

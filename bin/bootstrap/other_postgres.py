@@ -1,8 +1,7 @@
 """PostgreSQL of another Debian release with its pg_cron, in a folder of this checkout, for `bin/test --postgres NN`.
 
-apt fetches and verifies the packages of that release, as it does for the machine, but with lists and a status of their
-own; dpkg unpacks them below .postgres/NN/root. Nothing of it touches the machine or needs rights. The programs there
-are told to use the root's own loader and libraries, so that they run from outside, as any user, like installed ones.
+mmdebstrap makes a root of that release with the ordinary packages: apt fetches them and verifies their signatures, and
+nothing of it touches the machine. PostgreSQL then runs inside, see debian_root.py.
 """
 
 from __future__ import annotations
@@ -11,72 +10,84 @@ import hashlib
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from console import Refused, run
+from debian_root import write_programs
 from environment import ROOT
+from system import apt_install, root_prefix
 
 RELEASES = {"15": "bookworm", "17": "trixie"}
 MIRROR = "SUMACLOCK_DEBIAN_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-NEEDED = {"apt-get": "apt", "dpkg-deb": "dpkg", "tar": "tar"}
+# Debian's packages of the programs that are needed; the second list by those who are not root.
+NEEDED = {"apt-get": "apt", "mmdebstrap": "mmdebstrap", "tar": "tar", "unshare": "util-linux"}
+NEEDED_BY_USERS = {"newuidmap": "uidmap"}
 SYSTEM_PLACE = Path("/var/lib/sumaclock/postgres")
 # Large, and no test looks at them.
-LEFT_OUT = ("./usr/share/doc", "./usr/share/man", "./usr/share/locale", "./usr/lib/postgresql/*/lib/bitcode")
+LEFT_OUT = ("usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*", "usr/lib/postgresql/*/lib/bitcode/*")
+NO_MAIN_CLUSTER = 'echo "create_main_cluster = false" >"$1/etc/postgresql-common/createcluster.d/tests.conf"'
 
 
 def provide_postgres(major: str) -> Path:
-    """The folder with the programs of PostgreSQL `major`; fetched the first time, and then there.
+    """The folder with the programs of PostgreSQL `major`; its root is made the first time, and then there.
 
     Raises Refused that says what is missing."""
     release = _release(major)
     home = _place() / major
-    bin_dir = home / "root" / "usr" / "lib" / "postgresql" / major / "bin"
-    # Programs hold the place of their libraries, so a checkout that was moved needs them anew.
-    made_for = home / "made-for"
-    if made_for.exists() and made_for.read_text("utf-8") == str(home):
-        return bin_dir
-    _check_tools(major)
-    shutil.rmtree(home, ignore_errors=True)
+    root = home / "debian"
     os.umask(0o022)
-    for folder in ("root", "state/lists/partial", "cache/archives/partial"):
-        (home / folder).mkdir(parents=True)
-    apt = _apt(home, release)
-    advice = f"apt-get failed. Is the network there, and does {_mirror()} have Debian's release {release}?"
-    packages = [f"postgresql-{major}", f"postgresql-{major}-cron", "patchelf"]
-    run(f"Reading the list of Debian {release}'s packages", [*apt, "update", "--error-on=any"], advice=advice)
-    fetch = [*apt, "install", "-y", "--no-install-recommends", "--download-only", *packages]
-    run(f"Fetching PostgreSQL {major} with pg_cron from Debian {release}", fetch, advice=advice)
-    archives = sorted(map(str, (home / "cache" / "archives").glob("*.deb")))
-    run("Unpacking it", ["sh", "-ec", UNPACK, "sh", str(home / "root"), *archives])
-    run("Pointing its programs to its libraries", ["sh", "-ec", POINT, "sh", str(home / "root"), str(bin_dir)])
-    for folder in ("state", "cache"):
-        shutil.rmtree(home / folder)
-    made_for.write_text(str(home), "utf-8")
-    return bin_dir
+    if not root.exists():
+        _provide_tools(major)
+        _make_root(home, root, major, release)
+    postgres = f"/usr/lib/postgresql/{major}"
+    write_programs(root, f"{postgres}/bin", home / "bin", ROOT)
+    # Where others look for its libraries and extensions.
+    for link, target in ((home / "lib", f"{postgres}/lib"), (home / "share", f"/usr/share/postgresql/{major}")):
+        with suppress(FileExistsError):
+            link.symlink_to(f"debian{target}")
+    _try(home / "bin" / "postgres")
+    return home / "bin"
 
 
-UNPACK = f"""
-root=$1; shift
-for archive in "$@"; do
-    dpkg-deb --fsys-tarfile "$archive" >"$root/../data.tar"
-    tar -x -f "$root/../data.tar" -C "$root" --no-same-owner {" ".join(f"--exclude='{path}'" for path in LEFT_OUT)}
-done
-rm "$root/../data.tar"
-"""
-POINT = """
-libraries=$(echo "$1"/usr/lib/*-linux-gnu*)
-for loader in "$1"/usr/lib64/ld-linux-* "$1"/usr/lib/ld-linux-* "$libraries"/ld-linux-*; do
-    [ ! -e "$loader" ] || break
-done
-for program in "$2"/*; do
-    # Programs that are scripts stay as they are.
-    head -c 4 "$program" | grep -q ELF || continue
-    "$loader" --library-path "$libraries" "$1/usr/bin/patchelf" \\
-        --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$program"
-done
-"$2/postgres" --version
-"""
+def _make_root(home: Path, root: Path, major: str, release: str) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    archive, unfinished = home / "debian.tar", home / "debian.new"
+    mirror = _mirror()
+    command = [
+        "mmdebstrap",
+        "--variant=minbase",
+        f"--keyring={KEYRING}",
+        f"--include=postgresql-{major},postgresql-{major}-cron,libfaketime",
+        *(f"--dpkgopt=path-exclude=/{path}" for path in LEFT_OUT),
+        "--dpkgopt=force-unsafe-io",
+        f'--essential-hook=mkdir -p "$1/etc/postgresql-common/createcluster.d" && {NO_MAIN_CLUSTER}',
+        release,
+        str(archive),
+        mirror,
+    ]
+    advice = f"mmdebstrap failed. Is the network there, and does {mirror} have Debian's release {release}?"
+    run(f"Making a root of Debian {release} with PostgreSQL {major} and pg_cron", command, advice=advice)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    # Everything is the caller's own, and nothing brings rights.
+    unpack = ["tar", "-x", "-f", str(archive), "-C", str(unfinished), "--no-same-owner", "--no-same-permissions"]
+    run("Unpacking it", [*unpack, "--exclude=./dev/*"])
+    archive.unlink()
+    unfinished.rename(root)
+
+
+def _try(program: Path) -> None:
+    """Run it as tests will: not as root."""
+    switch = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    done = subprocess.run([str(program), "--version"], cwd="/", capture_output=True, text=True, check=False, **switch)
+    if done.returncode != 0:
+        raise Refused(
+            f"PostgreSQL does not run inside {program.parent.parent / 'debian'}: {done.stderr.strip()}\n"
+            "Users must be allowed to make namespaces. See sysctl user.max_user_namespaces and, where there are such, "
+            "kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0."
+        )
 
 
 def _place() -> Path:
@@ -95,38 +106,26 @@ def _release(major: str) -> str:
     raise Refused(f"No release of Debian has PostgreSQL {major}. bin/test --postgres knows {known}.")
 
 
-def _check_tools(major: str) -> None:
-    missing = [package for program, package in NEEDED.items() if not shutil.which(program)]
-    if not KEYRING.exists():
-        missing.append("debian-archive-keyring")
-    if missing:
+def _missing_tools() -> list[str]:
+    needed = NEEDED if os.geteuid() == 0 else NEEDED | NEEDED_BY_USERS
+    missing = [package for program, package in needed.items() if not shutil.which(program)]
+    return missing if KEYRING.exists() else [*missing, "debian-archive-keyring"]
+
+
+def _provide_tools(major: str) -> None:
+    missing = _missing_tools()
+    if not missing:
+        return
+    become_root = root_prefix() if shutil.which("apt-get") else None
+    if become_root is None:
         raise Refused(
-            f"PostgreSQL {major} is to be fetched from Debian, and for that these packages are missing here: "
+            f"PostgreSQL {major} is to be taken from Debian, and for that these packages are missing here: "
             f"{', '.join(missing)}. On Debian and Ubuntu: apt-get install {' '.join(missing)}. Elsewhere, install "
             f"PostgreSQL {major} with pg_cron yourself and name its programs' folder: "
             f"SUMACLOCK_PG_BIN=… bin/test, without --postgres."
         )
-
-
-def _apt(home: Path, release: str) -> list[str]:
-    """apt-get with the machine's settings (proxies, say), but for a machine on which nothing is installed."""
-    (home / "state" / "status").touch()
-    sources = home / "state" / "sources.list"
-    sources.write_text(f"deb [signed-by={KEYRING}] {_mirror()} {release} main\n", "utf-8")
-    own = {
-        "Dir::State": home / "state",
-        "Dir::State::status": home / "state" / "status",
-        "Dir::Cache": home / "cache",
-        "Dir::Etc::sourcelist": sources,
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::Etc::preferences": "/dev/null",
-        "Dir::Etc::preferencesparts": "/dev/null",
-        "Acquire::Languages": "none",
-        # As root, apt would give up its rights for a user who may not write here.
-        "APT::Sandbox::User": "",
-        "APT::Default-Release": "",
-    }
-    return ["apt-get", *(part for name, value in own.items() for part in ("-o", f"{name}={value}"))]
+    run("Updating the list of packages", [*become_root, "apt-get", "update"])
+    apt_install(become_root, missing)
 
 
 def _mirror() -> str:
