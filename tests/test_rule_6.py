@@ -10,7 +10,7 @@ import pytest
 import sumaclock_dagster
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.queue import runs, workers
-from tests import worker_process
+from tests import serving, worker_process
 from tests.conftest import AppDatabase
 from tests.workers import FAST, add_job, add_runs, await_ended, effects, make_effects
 
@@ -55,7 +55,7 @@ def test_rule_6_a_workers_own_clock_may_be_an_hour_off(
     app_db: AppDatabase, app: Connection, superuser: Connection, shift_seconds: int
 ) -> None:
     make_effects(superuser)
-    process = worker_process.start(app_db.app_url, **FAST, clock_shift_seconds=shift_seconds)
+    process = serving.start(worker_process, app_db.app_url, **FAST, clock_shift_seconds=shift_seconds)
     try:
         later = app.execute(
             "insert into sumaclock.cron_runs (job_id, due_at) values (%s, now() + interval '30 minutes') returning id",

@@ -18,7 +18,7 @@ from sumaclock_dagster.model import Failed, SumaclockError
 from sumaclock_dagster.queue import system_jobs
 from sumaclock_dagster.queue.system_jobs import list_system_jobs
 from sumaclock_dagster.system_jobs import LONGEST_SECONDS, SystemRun
-from tests import system_job_process
+from tests import serving, system_job_process
 from tests.conftest import AppDatabase
 from tests.system_job_process import MAKE
 from tests.waiting import until
@@ -36,7 +36,7 @@ def start(app_db: AppDatabase, superuser: Connection) -> Iterator[Start]:
     processes: list[subprocess.Popen[str]] = []
 
     def start_one(**settings: object) -> subprocess.Popen[str]:
-        process = system_job_process.start(app_db.app_url, **{**FAST, **settings})
+        process = serving.start(system_job_process, app_db.app_url, **{**FAST, **settings})
         processes.append(process)
         return process
 

@@ -13,7 +13,7 @@ import pytest
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.model import RunStatus
 from sumaclock_dagster.queue import runs, workers
-from tests import worker_process
+from tests import serving, worker_process
 from tests.conftest import AppDatabase, TestCluster
 from tests.waiting import until
 from tests.workers import FAST, add_job, add_runs, await_ended, await_status, effects, make_effects, statuses
@@ -33,7 +33,9 @@ def processes(app_db: AppDatabase, superuser: Connection) -> Iterator[Processes]
 
 def spawn(app_db: AppDatabase, processes: Processes, count: int, **settings: object) -> None:
     with ThreadPoolExecutor(count) as pool:
-        processes += pool.map(lambda _: worker_process.start(app_db.app_url, **{**FAST, **settings}), range(count))
+        processes += pool.map(
+            lambda _: serving.start(worker_process, app_db.app_url, **{**FAST, **settings}), range(count)
+        )
 
 
 @pytest.mark.parametrize("count", [2, 8])

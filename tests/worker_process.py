@@ -1,25 +1,14 @@
-"""A worker in a process of its own, for tests that kill or pause one: `python -m tests.worker_process URL JSON`.
-
-JSON holds settings by name, and clock_shift_seconds: how far this process's own clock is off.
-It prints "started <worker id>" once it lives and ends with its worker, or on SIGTERM.
-"""
+"""The module of a worker (tests/serving.py) whose executions can be counted."""
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 
 import psycopg
 
 from sumaclock_dagster.handlers import HandlerRun, Handlers
-from sumaclock_dagster.settings import Settings
-from sumaclock_dagster.worker import Worker, WorkerConfig
+from tests.serving import serve
 
 
 def effect_handlers(url: str) -> Handlers:
@@ -48,39 +37,5 @@ def effect_handlers(url: str) -> Handlers:
     return handlers
 
 
-def start(url: str, **settings: object) -> subprocess.Popen[str]:
-    """Start the process and return once its worker lives."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.worker_process", url, json.dumps(settings)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("started "), f"the worker process said {line!r}"
-    return process
-
-
-def main() -> None:
-    url, settings = sys.argv[1], json.loads(sys.argv[2])
-    shift, real = settings.pop("clock_shift_seconds", 0), time.time
-    time.time = lambda: real() + shift
-    logging.basicConfig(level=logging.WARNING)
-    config = WorkerConfig.from_settings(
-        Settings(database_url=url).model_copy(update=settings),
-        worker_id=None,
-        dagster_run_id=None,
-        code_version="test",
-    )
-    worker = Worker(config, effect_handlers(url), logging.getLogger("worker"))
-    signal.signal(signal.SIGTERM, lambda *_: worker.stop("SIGTERM"))
-    worker.start()
-    print(f"started {worker.worker_id}", flush=True)  # noqa: T201
-    while not worker.wait(0.5):
-        pass
-
-
 if __name__ == "__main__":
-    main()
+    serve(lambda url, settings: effect_handlers(url))
