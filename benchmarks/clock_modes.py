@@ -12,9 +12,8 @@ the next month, and a sync makes their clock jobs. Then are measured:
 - firing: as many tasks again, all for one minute, and made as above. With a clock job each, 10,000 at most: pg_cron's
   rate is then that of so many among all the others, and the time for all of them follows from it.
 
-What has not fired 90 s after its minute, or not started a minute after that, is not waited for: the figures then say how
-many had.
-All six take about a quarter of an hour. benchmarks/draw.py makes the table and the picture.
+What has not fired 90 s after its minute, or not started a minute after that, is not waited for: the figures then say
+how many had. All six take about a quarter of an hour. benchmarks/draw.py makes the table and the picture.
 """
 
 from __future__ import annotations
