@@ -21,6 +21,7 @@ from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.handlers import HandlerRun, Handlers
 from sumaclock_dagster.model import Job, SumaclockError
 from sumaclock_dagster.queue.runs import fire
+from sumaclock_dagster.reconcile import heartbeat
 from sumaclock_dagster.reconcile.drift import DriftKind, find_drift
 from sumaclock_dagster.reconcile.heartbeat import beat, look_for_late
 from sumaclock_dagster.reconcile.sync import sync
@@ -332,6 +333,62 @@ def test_a_skipped_firing_is_not_missed_and_a_missed_one_still_is(app: Connectio
     assert look_for_late(app, RETENTION).jobs == 2
     assert {job.job_id for job in beat(app, RETENTION).jobs} == {free, allowing}
     assert look_for_late(app, RETENTION).jobs == 0
+
+
+def missed_job(app: Connection) -> UUID:
+    """A job that skips and missed its last minute."""
+    mark = database_time(app) - timedelta(minutes=5)
+    last_looked(app, 20)
+    return insert_job(app, f"{mark.minute} * * * *", "skip")
+
+
+def test_a_firing_that_meets_a_catch_up_waits_for_it_and_writes_none(app: Connection, app_db: AppDatabase) -> None:
+    job = missed_job(app)
+    waiting = "select wait_event from pg_catalog.pg_stat_activity where pid = %s"
+    with (
+        connect(app_db.app_url, "test heartbeat") as heart,
+        connect(app_db.app_url, "test firing") as firing,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        with heart.transaction():
+            assert [missed.job_id for missed in beat(heart, RETENTION).jobs] == [job]
+            late = pool.submit(by_clock, firing, job)
+            until(lambda: app.execute(waiting, [firing.info.backend_pid]).fetchone() == ("advisory",), 60, "a wait")
+        late.result(60)
+    assert runs(app, job) == 1
+
+
+def test_a_catch_up_that_meets_a_firing_writes_none(app: Connection, app_db: AppDatabase) -> None:
+    job = missed_job(app)
+    with connect(app_db.app_url, "test firing") as firing:
+        firing.execute("begin")
+        by_clock(firing, job)
+        assert beat(app, RETENTION).jobs == []
+        firing.execute("commit")
+    assert (runs(app, job), beat(app, RETENTION).jobs) == (1, [])
+
+
+def test_catch_ups_of_many_jobs_that_skip_are_held_some_at_a_time(
+    app: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "HELD", 2)
+    jobs = {missed_job(app) for _ in range(5)}
+    assert {missed.job_id for missed in beat(app, RETENTION).jobs} == jobs
+    assert beat(app, RETENTION).jobs == []
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_a_person_who_fires_means_it_and_the_clock_waits_for_that_run_too(app: Connection, state: str) -> None:
+    job = insert_job(app, FAR, "skip")
+    by_clock(app, job)
+    if state == "running":
+        claim_runs(app, job)
+    fire(app, job)
+    assert runs(app, job) == 2
+    end_runs(app, job)
+    fire(app, job)
+    by_clock(app, job)
+    assert runs(app, job) == 3
 
 
 def test_a_clock_that_rightly_fires_nothing_is_alive(app: Connection) -> None:

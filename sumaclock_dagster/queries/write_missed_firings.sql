@@ -1,10 +1,10 @@
 -- One run for the last firing that each job missed; where its policy catches up none, the run is skipped at once. A job
--- that skips missed nothing while a run of its was open, and gets none while one is.
+-- that skips missed nothing while a run of its was open, and gets none while one is, or while its firings are not held.
 with missed as materialized (
     select j.id, j.kind, j.catch_up, due.moment
     from unnest(%(schedules)s::text[], %(moments)s::timestamptz[]) as due (schedule, moment)
     join sumaclock.cron_jobs j on j.schedule = due.schedule
-    where j.enabled and j.updated_at < due.moment
+    where j.enabled and j.updated_at < due.moment and (j.overlap <> 'skip' or j.id = any(%(held)s))
       and not exists (select from sumaclock.ai_tasks t where t.cron_job_id = j.id)
       and not exists (select from sumaclock.cron_runs r
                       where r.job_id = j.id and r.scheduled_at >= due.moment and r.trigger in ('clock', 'catch_up'))

@@ -20,6 +20,8 @@ from sumaclock_dagster.raw_schedule import previous_utc
 
 # A firing may take a minute and a half when ten thousand are due at once.
 LATE_SECONDS = 180
+# Jobs whose firings are held at once, in memory that the server has little of.
+HELD = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +89,26 @@ def look_for_late(app: Connection, retention_days: int) -> Late:
 
 def beat(app: Connection, retention_days: int) -> Beat:
     """Fire every late task and what raw jobs missed: one run each. Wakes the workers."""
-    with app.transaction():
-        row = app.execute(query("lock_heartbeat")).fetchone()
-        if row is None or not row[0]:
-            return Beat(looked=False)
-        values = {"late": LATE_SECONDS}
-        tasks = app.cursor(row_factory=class_row(LateTask)).execute(query("fire_late_tasks"), values).fetchall()
-        due = _due(app, retention_days)
-        missed = {"schedules": due.schedules, "moments": due.moments}
-        cursor = app.cursor(row_factory=class_row(MissedFiring))
-        jobs = cursor.execute(query("write_missed_firings"), missed).fetchall()
-        app.execute(query("note_missed_look"), {"until": due.until})
-    return Beat(True, tasks, jobs)
+    tasks: list[LateTask] = []
+    jobs: list[MissedFiring] = []
+    after = UUID(int=0)
+    while True:
+        with app.transaction():
+            row = app.execute(query("lock_heartbeat")).fetchone()
+            if row is None or not row[0]:
+                return Beat(bool(tasks or jobs), tasks, jobs)
+            values = {"late": LATE_SECONDS}
+            tasks += app.cursor(row_factory=class_row(LateTask)).execute(query("fire_late_tasks"), values).fetchall()
+            due = _due(app, retention_days)
+            missed = {"schedules": due.schedules, "moments": due.moments}
+            held = app.execute(query("hold_missed_firings"), {**missed, "after": after, "at_once": HELD}).fetchall()
+            # A statement of its own: its snapshot must be younger than what is held.
+            writing = {**missed, "held": [job_id for job_id, is_held in held if is_held]}
+            jobs += app.cursor(row_factory=class_row(MissedFiring)).execute(query("write_missed_firings"), writing)
+            if len(held) < HELD:
+                app.execute(query("note_missed_look"), {"until": due.until})
+                return Beat(True, tasks, jobs)
+        after = held[-1][0]
 
 
 def _due(app: Connection, retention_days: int) -> Due:
