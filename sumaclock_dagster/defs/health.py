@@ -12,6 +12,7 @@ import dagster as dg
 
 from sumaclock_dagster.db import database_name
 from sumaclock_dagster.defs.assets import GROUP, HOURS
+from sumaclock_dagster.defs.cursors import read_cursor
 from sumaclock_dagster.defs.health_checks import HEALTH_CHECKS, check_health
 from sumaclock_dagster.defs.metadata import CRON_RUNS, table
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
@@ -87,7 +88,7 @@ def health_changed(
         results = check_health(conn, pulse, life, report.oldest_transaction(conn))
     failing = sorted(str(result.check_name) for result in results if not result.passed)
     last, at = str(pulse.last_firing), pulse.seen_at.timestamp()
-    reported = _reported(context.cursor)
+    reported = read_cursor(context.cursor, failing=list, last=str, at=float)
     renew = reported and reported["last"] != last and at - reported["at"] >= AGAIN_AFTER_SECONDS
     if reported and reported["failing"] == failing and not renew:
         return dg.SkipReason(f"As reported: {', '.join(failing) or 'no check'} fails.")
@@ -123,15 +124,6 @@ def _clock_failures(sumaclock: Sumaclock) -> dict[str, Any]:
         f"failures of pg_cron in {HOURS} h": sum(int(row["firings"]) for row in failures),
         "failures of pg_cron": table([dict(zip(FAILURE_COLUMNS, row, strict=True)) for row in rows], FAILURE_COLUMNS),
     }
-
-
-def _reported(cursor: str | None) -> dict[str, Any] | None:
-    """What the cursor says of the last report; None for one that says nothing."""
-    try:
-        values = json.loads(cursor or "")
-        return {"failing": list(values["failing"]), "last": str(values["last"]), "at": float(values["at"])}
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _hour(row: Mapping[Any, Any]) -> dict[str, Any]:

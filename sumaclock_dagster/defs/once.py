@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 
 from sumaclock_dagster.defs.assets import GROUP, HOURS, LISTED
+from sumaclock_dagster.defs.cursors import read_cursor
 from sumaclock_dagster.defs.metadata import first_line, table, unbroken
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.once.queue import FailedCommand, QueuedCommand, list_failed, list_queued
@@ -101,7 +102,7 @@ def commands_changed(
     counts = [[queue.queued_by, queue.due, queue.running, queue.waiting] for queue in queues]
     urgent = [silent_roles(queues), failed_lately(queues)]
     at = max((queue.seen_at.timestamp() for queue in queues), default=0.0)
-    reported = _reported(context.cursor)
+    reported = read_cursor(context.cursor, urgent=list, counts=list, at=float)
     waits = sum(queue.due + queue.running + queue.waiting for queue in queues)
     if reported is None and urgent == [[], 0] and not waits:
         return dg.SkipReason("No one-off command has been queued.")
@@ -210,12 +211,3 @@ def _failed(entry: FailedCommand) -> Mapping[str, Any]:
 
 def _minute(moment: datetime) -> str:
     return unbroken(f"{moment:%d %b %Y %H:%M}")
-
-
-def _reported(cursor: str | None) -> dict[str, Any] | None:
-    """What the cursor says of the last report; None for one that says nothing."""
-    try:
-        values = json.loads(cursor or "")
-        return {"urgent": list(values["urgent"]), "counts": list(values["counts"]), "at": float(values["at"])}
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 
 from sumaclock_dagster.defs.assets import GROUP
+from sumaclock_dagster.defs.cursors import read_cursor
 from sumaclock_dagster.defs.metadata import first_line, table, unbroken
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 from sumaclock_dagster.queue.system_jobs import SystemJobState, list_system_jobs
@@ -45,7 +46,7 @@ def system_jobs(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResult:
             "overdue": len(overdue(states)),
             "list": table([_row(state) for state in states], COLUMNS),
         },
-        check_results=[_none_failed(states), _none_overdue(states)],
+        check_results=_checks(states),
     )
 
 
@@ -70,7 +71,7 @@ def system_jobs_changed(
     states = _states(sumaclock, "sensor")
     wrong = [sorted(failed(states)), sorted(overdue(states))]
     last = max((state.ended_at.timestamp() for state in states if state.ended_at), default=0.0)
-    reported = _reported(context.cursor)
+    reported = read_cursor(context.cursor, wrong=list, last=float)
     if not states or (reported is None and not last and wrong == [[], []]):
         return dg.SkipReason("No system job has been executed.")
     if reported and reported["wrong"] == wrong and last - reported["last"] < AGAIN_AFTER_SECONDS:
@@ -124,37 +125,29 @@ def _moment(moment: datetime | None) -> str:
     return unbroken(f"{moment:%d %b %Y %H:%M:%S}") if moment else ""
 
 
-def _none_failed(states: Sequence[SystemJobState]) -> dg.AssetCheckResult:
-    names = failed(states)
+def _checks(states: Sequence[SystemJobState]) -> list[dg.AssetCheckResult]:
+    return [
+        _none(
+            "failed",
+            failed(states),
+            "The last run failed of",
+            "The error is in this asset's table, and whole in sumaclock.system_job_runs. The next period tries again.",
+        ),
+        _none(
+            "overdue",
+            overdue(states),
+            "Overdue",
+            "A worker is there and does not begin them: see its log (Runs, job work), and whether workers run older "
+            "code than this code server; terminating a worker is safe.",
+        ),
+    ]
+
+
+def _none(state: str, names: Sequence[str], words: str, advice: str) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        check_name="no_system_job_failed",
+        check_name=f"no_system_job_{state}",
         passed=not names,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"The last run failed of: {', '.join(names)}. The error is in this asset's table, and whole in "
-        "sumaclock.system_job_runs. The next period tries again."
-        if names
-        else "No system job's last run failed.",
-        metadata={"failed": len(names)},
+        description=f"{words}: {', '.join(names)}. {advice}" if names else f"No system job is {state}.",
+        metadata={state: len(names)},
     )
-
-
-def _none_overdue(states: Sequence[SystemJobState]) -> dg.AssetCheckResult:
-    names = overdue(states)
-    return dg.AssetCheckResult(
-        check_name="no_system_job_overdue",
-        passed=not names,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=f"Overdue: {', '.join(names)}. A worker is there and does not begin them: see its log (Runs, job "
-        "work), and whether workers run older code than this code server; terminating a worker is safe."
-        if names
-        else "No system job is overdue.",
-        metadata={"overdue": len(names)},
-    )
-
-
-def _reported(cursor: str | None) -> dict[str, Any] | None:
-    try:
-        values = json.loads(cursor or "")
-        return {"wrong": [list(values["wrong"][0]), list(values["wrong"][1])], "last": float(values["last"])}
-    except (ValueError, KeyError, TypeError, IndexError):
-        return None
