@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
+from psycopg import sql
 
 from sumaclock_dagster.cli.clock import clear
 from sumaclock_dagster.cli.doctor import migrate
@@ -18,7 +19,7 @@ from sumaclock_dagster.clock.pg_cron import open_clock
 from sumaclock_dagster.db import Connection, connect, with_database
 from sumaclock_dagster.embedded.ground import ensure_runners
 from sumaclock_dagster.model import SumaclockError
-from sumaclock_dagster.once.direct import list_direct, place_direct
+from sumaclock_dagster.once.direct import clear_direct, list_direct, place_direct
 from sumaclock_dagster.once.runners import list_runner_jobs, place_runners
 from tests.conftest import AppDatabase, TestCluster
 from tests.once import failed, login_role, queue, queued
@@ -75,16 +76,12 @@ def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
     superuser.execute(
         "create table public.effects (what text, role text default current_user);"
         "grant select, insert on public.effects to public;"
-        "do $$ begin for n in 1..200 loop execute format('create schema %I authorization sumaclock_app;"
-        " create table %1$I.invoices (id int); alter table %1$I.invoices owner to sumaclock_app', 'Tenant ' || n);"
-        ' end loop; drop table "Tenant 77".invoices; end $$'
     )
+    make_schemas(superuser)
     with open_clock(app, app_db.cron_url) as clock:
         seconds = clock.features().seconds
     if not seconds and not keeps_runners(app, seconds):
-        pytest.skip(
-            "pg_cron 1.4 with background workers waits for each job, so nothing is promised but the next minute"
-        )
+        pytest.skip("pg_cron 1.4 with background workers waits for each job: the next test has what it promises")
     with login_role(cluster, app_db, superuser) as eve, connect(app_db.app_url, "test locker") as locker:
         assert read("enable", "--runners", 4)["runners"] == 4
         assert len(read("enable", "--role", eve.name, "--runners", 1)["placed"]) == 2
@@ -113,17 +110,10 @@ def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
         locker.execute("rollback")
         until(lambda: queued(app) == [], 90, "the queue to be empty", poll_seconds=0.2)
 
-        rows = app.execute("select command, sqlstate, attempts from sumaclock.job_errors order by jobid").fetchall()
-        assert [row for row in rows if "Tenant" in row[0]] == [
-            ('alter table "Tenant 77".invoices add paid boolean', "42P01", 2)
-        ]
+        assert failed_schemas(app) == [('alter table "Tenant 77".invoices add paid boolean', "42P01", 2)]
         assert failed(app, killer)[0] == "08006"
         assert failed(app, slow) is None
-        assert app.execute(
-            "select count(*) from pg_attribute a join pg_class c on c.oid = a.attrelid"
-            " join pg_namespace n on n.oid = c.relnamespace"
-            " where a.attname = 'paid' and n.nspname like 'Tenant %'"
-        ).fetchall() == [(SCHEMAS - 1,)]
+        assert altered_schemas(app) == SCHEMAS - 1
         assert app.execute("select what, role from public.effects order by what").fetchall() == [
             ("hers", eve.name),
             ("slow", "sumaclock_app"),
@@ -142,6 +132,56 @@ def test_pg_cron_runs_the_commands_of_each_role_as_that_role(
         assert [entry["status"] for entry in read("list", "--direct")] == ["succeeded"]
         assert read("disable", "--role", eve.name)["runners"] == 0
         assert len(read("disable")["removed"]) == 5
+
+
+def test_the_schemas_where_pg_cron_waits_for_each_job(
+    app_db: AppDatabase, app: Connection, superuser: Connection, environment: None
+) -> None:
+    """Nobody keeps a time-out there, and a command that waits for a lock stops the clock: it brings its own limit."""
+    with open_clock(app, app_db.cron_url) as clock:
+        seconds = clock.features().seconds
+    if seconds or keeps_runners(app, seconds):
+        pytest.skip("pg_cron fires several at once here: the test before has the schemas")
+    make_schemas(superuser)
+    with connect(app_db.app_url, "test locker") as locker:
+        assert read("enable", "--runners", 4)["runners"] == 4
+        locker.execute('begin; lock table "Tenant 13".invoices in access share mode')
+        app.execute(
+            "select sumaclock.schedule_once(format('set local lock_timeout = ''2s'';"
+            " alter table %I.invoices add paid boolean', nspname),"
+            " max_attempts => case nspname when 'Tenant 77' then 2 else 5 end)"
+            " from pg_namespace where nspname like 'Tenant %'"
+        )
+        tried = "select sqlstate, attempts from sumaclock.job_queue where command like '%\"Tenant 13\"%'"
+        until(lambda: app.execute(tried).fetchall() == [("55P03", 1)], 150, "the locked one to fail", poll_seconds=0.2)
+        until(lambda: len(queued(app)) <= 2, 60, "all others to end", poll_seconds=0.2)
+        locker.execute("rollback")
+        until(lambda: queued(app) == [], 180, "the queue to be empty", poll_seconds=0.2)
+        assert [row[1:] for row in failed_schemas(app)] == [("42P01", 2)]
+        assert altered_schemas(app) == SCHEMAS - 1
+        read("disable")
+
+
+def make_schemas(superuser: Connection) -> None:
+    """A table in each of them but one."""
+    superuser.execute(
+        "do $$ begin for n in 1..200 loop execute format('create schema %I authorization sumaclock_app;"
+        " create table %1$I.invoices (id int); alter table %1$I.invoices owner to sumaclock_app', 'Tenant ' || n);"
+        ' end loop; drop table "Tenant 77".invoices; end $$'
+    )
+
+
+def altered_schemas(app: Connection) -> int:
+    rows = app.execute(
+        "select count(*) from pg_attribute a join pg_class c on c.oid = a.attrelid"
+        " join pg_namespace n on n.oid = c.relnamespace where a.attname = 'paid' and n.nspname like 'Tenant %'"
+    ).fetchall()
+    return int(rows[0][0])
+
+
+def failed_schemas(app: Connection) -> list[tuple[str, str, int]]:
+    rows = app.execute("select command, sqlstate, attempts from sumaclock.job_errors order by jobid").fetchall()
+    return [row for row in rows if "Tenant" in row[0]]
 
 
 def test_commands_run_within_minutes_however_pg_cron_fires(
@@ -277,6 +317,43 @@ def test_direct_commands_that_have_fired_are_swept(app_db: AppDatabase, app: Con
         for wrong in ("", "  ", "a\x00b"):
             with pytest.raises(SumaclockError, match="without NUL"):
                 place_direct(clock, wrong)
+
+
+def test_a_role_that_may_schedule_has_direct_commands_of_its_own(
+    cluster: TestCluster, app_db: AppDatabase, app: Connection, superuser: Connection, environment: None
+) -> None:
+    rights = (
+        "grant usage on schema cron to {}",
+        "grant execute on function cron.schedule_in_database(text, text, text, text, text, boolean) to {}",
+        "grant select on cron.job, cron.job_run_details to {}",
+    )
+    cron_url = with_database(app_db.superuser_url, "postgres")
+    with login_role(cluster, app_db, superuser) as eve, connect(cron_url, "test superuser") as root:
+        role = sql.Identifier(eve.name)
+        with connect(eve.url, "test eve") as as_eve, open_clock(as_eve, with_database(eve.url, "postgres")) as clock:
+            with pytest.raises((SumaclockError, psycopg.Error), match="permission denied"):
+                place_direct(clock, "vacuum")
+            try:
+                for right in rights:
+                    root.execute(sql.SQL(right).format(role))
+                name, _ = place_direct(clock, "vacuum")
+                assert [entry.name for entry in list_direct(clock)] == [name]
+                rows = root.execute(
+                    "select distinct username from cron.job where starts_with(jobname::text, %s)",
+                    [f"{app_db.name}:once:"],
+                ).fetchall()
+                assert rows == [(eve.name,)], "pg_cron logs in as who scheduled"
+                # The name of another, even one's own, takes a superuser.
+                with pytest.raises((SumaclockError, psycopg.Error)):
+                    clock.call(lambda conn: conn.execute(AS_ANOTHER, [app_db.name]))
+                with open_clock(app, app_db.cron_url) as ours:
+                    assert list_direct(ours) == []
+                assert clear_direct(clock) == 2
+            finally:
+                root.execute(sql.SQL("drop owned by {}").format(role))
+
+
+AS_ANOTHER = "select cron.schedule_in_database('x', '* * * * *', 'select', %s, 'sumaclock_app')"
 
 
 def test_a_runner_that_is_killed_leaves_its_command_to_another(
