@@ -32,7 +32,7 @@ RELOAD_SECONDS = 6
 def opened_page() -> Iterator[Page]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1400, "height": 1400})
+        page = browser.new_page(viewport={"width": 1400, "height": 1400}, reduced_motion="reduce")
         page.set_default_timeout(SHOWN_SECONDS * 1000)
         yield page
         browser.close()

@@ -70,8 +70,9 @@ class AppDatabase:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that wait longest come first: with several processes, the others have something to do meanwhile."""
-    for name in ("firing", "stack"):
+    """Files that take longest come first: with several processes, the others have something to do meanwhile. Whole
+    stacks take longest, then what waits for its minute, then what may take more time than other tests."""
+    for name in ("timeout", "firing", "stack", "xdist_group"):
         first = {item.path for item in items if item.get_closest_marker(name)}
         items.sort(key=lambda item, first=first: item.path not in first)  # type: ignore[misc]
     for item in items:

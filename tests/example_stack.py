@@ -12,8 +12,10 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from sumaclock_dagster.db import Connection, connect
+from sumaclock_dagster.clock.pg_cron import Clock, open_clock
+from sumaclock_dagster.db import Connection, connect, with_database
 from sumaclock_dagster.embedded.cluster import PrivateCluster
+from sumaclock_dagster.embedded.configuration import read_cluster_file
 from sumaclock_dagster.embedded.ui_port import any_free_port
 from sumaclock_dagster.model import Run
 from sumaclock_dagster.queue.runs import list_runs
@@ -33,9 +35,13 @@ RUNS = """query ($run: String!) { runsOrError(filter: {tags: [{key: "sumaclock/r
 
 @dataclass(frozen=True)
 class ExampleStack:
+    """clock: this app database's. cron: a superuser in pg_cron's database. page: of a browser, for all tests."""
+
     address: str
     home: Path
     app: Connection
+    clock: Clock
+    cron: Connection
     page: Page
 
     def in_a_minute(self, timezone: str) -> str:
@@ -95,5 +101,9 @@ def example_stack() -> Iterator[ExampleStack]:
         port = str(any_free_port())
         up = sumaclock("up", "--detach", "--no-demo", "--port", port, "--home", str(home), **environment)
         assert up.returncode == 0, up.stdout + up.stderr
-        app = ends.enter_context(connect(Settings(home=home).app_url, "test example"))
-        yield ExampleStack(state(home).address, home, app, ends.enter_context(opened_page()))
+        settings, file = Settings(home=home), read_cluster_file(home)
+        assert file is not None
+        app = ends.enter_context(connect(settings.app_url, "test example"))
+        clock = ends.enter_context(open_clock(app, settings.cron_url))
+        cron = ends.enter_context(connect(with_database(file.superuser_url, "postgres"), "test drift"))
+        yield ExampleStack(state(home).address, home, app, clock, cron, ends.enter_context(opened_page()))

@@ -2,78 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from sumaclock_dagster.clock.jobs import create_job
-from sumaclock_dagster.clock.pg_cron import Clock, open_clock
-from sumaclock_dagster.db import Connection, connect, with_database
-from sumaclock_dagster.embedded.cluster import PrivateCluster
-from sumaclock_dagster.embedded.configuration import read_cluster_file
 from sumaclock_dagster.queue.runs import fire
-from sumaclock_dagster.settings import Settings
 from sumaclock_dagster.tasks import api
-from tests.browser import CHROMIUM, AssetPage, opened_page
-from tests.conftest import new_home, remove_cluster
-from tests.up_stack import state, sumaclock
+from sumaclock_dagster.tasks.records import TaskStatus
+from tests.browser import CHROMIUM, AssetPage
+from tests.example_stack import ExampleStack
 
 pytestmark = [
-    pytest.mark.stack,
+    pytest.mark.xdist_group("ui"),
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"No Chromium at {CHROMIUM}: apt-get install chromium"),
     pytest.mark.timeout(200),
 ]
 NEVER_SOON = "0 0 29 2 *"
 
 
-@dataclass(frozen=True)
-class Stack:
-    address: str
-    app: Connection
-    clock: Clock
-    cron: Connection
-    page: Page
-
-    def add_job(self, payload: object) -> UUID:
-        return create_job(
-            self.app,
-            self.clock,
-            kind="demo",
-            organization_id="acme",
-            user_id="ada",
-            payload=payload,
-            schedule=NEVER_SOON,
-        ).id
-
-    def asset(self, name: str) -> AssetPage:
-        return AssetPage(self.page, self.address, name)
+def add_job(stack: ExampleStack, payload: object) -> UUID:
+    owner = {"organization_id": "acme", "user_id": "ada"}
+    return create_job(stack.app, stack.clock, kind="demo", **owner, payload=payload, schedule=NEVER_SOON).id
 
 
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    home = new_home()
-    with ExitStack() as ends:
-        ends.callback(remove_cluster, PrivateCluster(home))
-        quick = {"SUMACLOCK_GRACE_SECONDS": "1", "SUMACLOCK_OBSERVE_SECONDS": "1"}
-        ends.callback(sumaclock, "down", "--home", str(home), **quick)
-        up = sumaclock("up", "--detach", "--no-demo", "--home", str(home), **quick)
-        assert up.returncode == 0, up.stdout + up.stderr
-        settings = Settings(home=home)
-        app = ends.enter_context(connect(settings.app_url, "test browser"))
-        clock = ends.enter_context(open_clock(app, settings.cron_url))
-        file = read_cluster_file(home)
-        assert file is not None
-        cron = ends.enter_context(connect(with_database(file.superuser_url, "postgres"), "test drift"))
-        yield Stack(state(home).address, app, clock, cron, ends.enter_context(opened_page()))
+def asset(stack: ExampleStack, name: str) -> AssetPage:
+    return AssetPage(stack.page, stack.address, name)
 
 
-def test_what_a_worker_executed_is_in_the_asset_cron_runs(stack: Stack) -> None:
-    run = fire(stack.app, stack.add_job({}))
-    shown = stack.asset("cron_runs")
+def test_what_a_worker_executed_is_in_the_asset_cron_runs(stack: ExampleStack) -> None:
+    run = fire(stack.app, add_job(stack, {}))
+    shown = asset(stack, "cron_runs")
     line = shown.wait_for_line("firings", str(run))
     assert (line["kind"], line["outcome"], line["error"], line["attempt"]) == ("demo", "done", "", "1")
     assert (line["organization"], line["user"]) == ("acme", "ada")
@@ -83,10 +43,10 @@ def test_what_a_worker_executed_is_in_the_asset_cron_runs(stack: Stack) -> None:
     assert 0 <= float(shown.value("lateness p50 (s)").inner_text()) < 60
 
 
-def test_a_failed_run_is_in_run_failures_with_its_error_and_its_worker(stack: Stack) -> None:
-    run = fire(stack.app, stack.add_job({"fail": "no such invoice"}))
-    stack.asset("cron_runs").wait_for_line("firings", "no such invoice")
-    shown = stack.asset("run_failures")
+def test_a_failed_run_is_in_run_failures_with_its_error_and_its_worker(stack: ExampleStack) -> None:
+    run = fire(stack.app, add_job(stack, {"fail": "no such invoice"}))
+    asset(stack, "cron_runs").wait_for_line("firings", "no such invoice")
+    shown = asset(stack, "run_failures")
     shown.materialize()
     line = shown.wait_for_line("newest failed runs", "no such invoice")
     assert (line["run"], line["kind"], line["organization"]) == (str(run), "demo", "acme")
@@ -104,13 +64,13 @@ def test_a_failed_run_is_in_run_failures_with_its_error_and_its_worker(stack: St
     expect(told).to_be_visible(timeout=30_000)
 
 
-def test_a_click_on_materialize_mends_drift_that_somebody_made_by_hand(stack: Stack) -> None:
-    lost, moved, orphan = stack.add_job({}), stack.add_job({}), uuid4()
+def test_a_click_on_materialize_mends_drift_that_somebody_made_by_hand(stack: ExampleStack) -> None:
+    lost, moved, orphan = add_job(stack, {}), add_job(stack, {}), uuid4()
     stack.clock.schedule(orphan, NEVER_SOON)
     stack.cron.execute("delete from cron.job where jobname like %s", [f"%:cron:{lost}"])
     stack.cron.execute("update cron.job set schedule = '5 5 5 5 *' where jobname like %s", [f"%:cron:{moved}"])
 
-    shown = stack.asset("sync_report")
+    shown = asset(stack, "sync_report")
     shown.materialize()
     mended = {job: shown.wait_for_line("changes", job.hex) for job in (lost, moved, orphan)}
     assert {line["outcome"] for line in mended.values()} == {"mended"}
@@ -129,7 +89,7 @@ def test_a_click_on_materialize_mends_drift_that_somebody_made_by_hand(stack: St
     assert str(orphan) not in schedules
 
 
-def test_upcoming_firings_are_in_local_time_and_in_utc(stack: Stack) -> None:
+def test_upcoming_firings_are_in_local_time_and_in_utc(stack: ExampleStack) -> None:
     task = api.create(
         stack.app,
         organization_id="acme",
@@ -139,11 +99,12 @@ def test_upcoming_firings_are_in_local_time_and_in_utc(stack: Stack) -> None:
         cron="30 9 * * MON",
         timezone="Asia/Kolkata",
     )
-    shown = stack.asset("upcoming_firings")
+    shown = asset(stack, "upcoming_firings")
     shown.materialize()
     line = shown.wait_for_line("next firings", task.hex)
     assert (line["task"], line["owner"], line["time zone"]) == ("Payments due", "acme/ada", "Asia/Kolkata")
     assert line["local time"].startswith("Mon")
     assert line["local time"].endswith("09:30 +05:30")
     assert line["UTC"].endswith("04:00")
-    expect(shown.value("active tasks")).to_have_text("1")
+    active = api.list_tasks(stack.app, status=TaskStatus.ACTIVE)
+    expect(shown.value("active tasks")).to_have_text(str(len(active)))

@@ -1,5 +1,5 @@
 """The example project as its README starts it: pg_cron fires, customers' partitions are materialised, and a person does
-all of it in Dagster's UI. One `sumaclock up` serves all tests of this file."""
+all of it in Dagster's UI."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -18,9 +17,10 @@ from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.records import Task, TaskStatus
 from sumaclock_dagster.tasks.waiting import await_placed
 from tests.browser import CHROMIUM, SHOWN_SECONDS, AssetPage
-from tests.example_stack import EXAMPLE, ExampleStack, example_stack
+from tests.example_stack import EXAMPLE, ExampleStack
 
 pytestmark = [
+    pytest.mark.xdist_group("ui"),
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"No Chromium at {CHROMIUM}: apt-get install chromium"),
     pytest.mark.timeout(600),
 ]
@@ -50,12 +50,6 @@ CHANGE = """ops:
       schedule:
         {change}: {{task_id: {task_id}, {more}}}
 """
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[ExampleStack]:
-    with example_stack() as stack:
-        yield stack
 
 
 class Launchpad:
