@@ -135,7 +135,8 @@ def measure(file: ClusterFile, mode: ClockMode, tasks: int, place: int, idle: fl
         fired, written = see_fired(app, minute, due)
         say(f"{fired} fired")
         started = see_started(app, minute, due)
-        say(f"{started['started']} started")
+        all_written = "not all runs written" if written is None else f"all runs written after {written:.2f} s"
+        say(f"{all_written}; {started['started']} started, the last after {started['start_last']:.2f} s")
         firings = one(app, FIRINGS, minute)
         of_clock: dict[str, Any] = {
             "clock_jobs": clock_jobs,
