@@ -4,6 +4,7 @@ runners, in sessions of their own, except where a test is about pg_cron (test_on
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -430,6 +431,46 @@ def test_a_runner_that_looks_again_runs_what_came_meanwhile_and_holds_no_lock_be
         thread.join(20)
         assert not thread.is_alive()
     assert effects(app) == ["meanwhile"]
+
+
+def test_a_runner_holds_back_vacuum_by_its_command_and_its_pause_and_by_nothing_before(
+    app_db: AppDatabase, app: Connection, superuser: Connection
+) -> None:
+    def transaction() -> int:
+        return int(superuser.execute("select pg_current_xact_id()::text::bigint").fetchall()[0][0])
+
+    with connect(app_db.app_url, "test runner") as runner:
+        pid = runner.info.backend_pid
+
+        def work() -> None:
+            with suppress(psycopg.OperationalError):
+                runner.execute("call sumaclock.run_jobs(slot => 1, look_for => '2 minutes')")
+
+        def holds_nothing_before(number: int) -> bool:
+            rows = superuser.execute(
+                "select coalesce(backend_xmin::text::bigint >= %s, true) from pg_stat_activity where pid = %s",
+                [number, pid],
+            ).fetchall()
+            return rows == [(True,)]
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        looks = "select from sumaclock.job_runners where slot = 1 and looked_at is not null"
+        until(lambda: app.execute(looks).fetchall(), 30, "the first look")
+        before = transaction()
+        long = queue(app, "select pg_sleep(600)", max_attempts=1)
+        try:
+            # The command has its snapshot to its end. Nothing is left of what the runner looked at before.
+            until(lambda: not holds_nothing_before(transaction()), 30, "the command to run")
+            assert holds_nothing_before(before)
+            while_it_runs = transaction()
+            app.execute("select sumaclock.cancel_once(%s)", [long])
+            until(lambda: queued(app) == [], 30, "the command to end")
+            until(lambda: holds_nothing_before(while_it_runs), 30, "the next look")
+            assert thread.is_alive(), "it looks on"
+        finally:
+            superuser.execute("select pg_terminate_backend(%s)", [pid])
+            thread.join(30)
 
 
 def test_run_jobs_refuses_to_run_as_another_role_than_the_session(app_db: AppDatabase, superuser: Connection) -> None:
