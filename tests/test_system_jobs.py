@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +100,32 @@ def loadable() -> Handlers:
     handlers = Handlers()
     handlers.system_job("loadable", every_seconds=3600)(lambda run: None)
     return handlers
+
+
+def test_the_examples_in_the_document_are_system_jobs(app_db: AppDatabase, app: Connection) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "system_jobs.md").read_text()
+    indexed: list[str] = []
+    names: dict[str, Any] = {
+        "delete_files_without_owner": lambda: 3,
+        "unindexed_messages": lambda: ["one", "two"],
+        "index": indexed.append,
+    }
+    exec(text.partition("```python\n")[2].partition("```")[0], names)  # noqa: S102  (our own document)
+    handlers = names["handlers"]
+    periods_of = {name: job.every_seconds for name, job in handlers.system_jobs.items()}
+    assert periods_of == {"purge_orphaned_files": 3600, "index_new_messages": 5}
+    with running(app_db, handlers):
+        until(lambda: len([row for row in list_results(app) if row[1]]) >= 2, 60, "both to end")
+    results = dict(list_results(app))
+    assert results["purge_orphaned_files"] == {"deleted": 3}
+    assert indexed[:2] == ["one", "two"]
+
+
+def list_results(app: Connection) -> list[Any]:
+    return app.execute(
+        "select name, coalesce(result, 'true'::jsonb) from sumaclock.system_job_runs where finished_at is not null"
+        " and error is null"
+    ).fetchall()
 
 
 # ---- with real workers
