@@ -50,7 +50,11 @@ def exporter(app_db: AppDatabase) -> Iterator[str]:
             yield found[0]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == 0
+            try:
+                assert process.wait(60) == 0
+            finally:
+                # Else the end of Popen's block would wait for one that does not end.
+                process.kill()
 
 
 def test_a_scrape_tells_what_the_database_holds(app_db: AppDatabase, app: Connection, exporter: str) -> None:
