@@ -17,13 +17,15 @@ from sumaclock_dagster.embedded.configuration import ClusterFile
 
 
 @contextmanager
-def private_cluster(settings: Mapping[str, str] | None = None) -> Iterator[tuple[Path, ClusterFile]]:
+def private_cluster(
+    settings: Mapping[str, str] | None = None, pg_bin: Path | None = None
+) -> Iterator[tuple[Path, ClusterFile]]:
     """Its home in a temporary folder, with real pg_cron and else these settings or defaults (durable commits);
     migrated."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     home = Path(tempfile.mkdtemp(prefix="sumaclock-bench-"))
     home.chmod(0o711)
-    private = PrivateCluster(home, extra_settings=settings)
+    private = PrivateCluster(home, pg_bin=pg_bin, extra_settings=settings)
     try:
         yield home, private.start()
     finally:

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ground import private_cluster
+
 from sumaclock_dagster.db import Connection, connect, query, with_database
 from sumaclock_dagster.embedded.binaries import find_binaries
-from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.embedded.configuration import ClusterFile
 from sumaclock_dagster.embedded.creation import run_first_boot
 from sumaclock_dagster.migrate import load_migrations, migrate
@@ -48,15 +47,8 @@ def main() -> None:
     parser.add_argument("--finished", type=int, default=1_000_000)
     parser.add_argument("--pending", type=int, default=100_000)
     arguments = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="sumaclock-bench-"))
-    home.chmod(0o711)
-    private = PrivateCluster(home)
-    try:
-        file = private.start()
+    with private_cluster() as (_, file):
         measure(file, arguments.finished, arguments.pending)
-    finally:
-        private.stop(fast_seconds=10)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def measure(file: ClusterFile, finished: int, pending: int) -> None:

@@ -10,16 +10,15 @@ last, `all` from the commit that queued to the last effect: the difference is th
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ground import private_cluster
+
 from sumaclock_dagster.clock.pg_cron import open_clock
 from sumaclock_dagster.db import Connection, connect, with_database
-from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.embedded.configuration import ClusterFile
 from sumaclock_dagster.once.runners import place_runners
 
@@ -46,14 +45,8 @@ def main() -> None:
     parser.add_argument("--runners", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="sumaclock-bench-"))
-    home.chmod(0o711)
-    private = PrivateCluster(home, pg_bin=arguments.pg_bin)
-    try:
-        measure(private.start(), arguments.commands, arguments.runners, arguments.rounds)
-    finally:
-        private.stop(fast_seconds=10)
-        shutil.rmtree(home, ignore_errors=True)
+    with private_cluster(pg_bin=arguments.pg_bin) as (_, file):
+        measure(file, arguments.commands, arguments.runners, arguments.rounds)
 
 
 def measure(file: ClusterFile, commands: int, runners: int, rounds: int) -> None:
@@ -84,7 +77,7 @@ def report(app: Connection, number: int, commands: int) -> None:
 def one(conn: Connection, statement: str, *values: object) -> tuple[Any, ...]:
     row = conn.execute(statement, values or None).fetchone()
     assert row is not None
-    return row
+    return tuple(row)
 
 
 def wait(condition: Callable[[], bool]) -> None:

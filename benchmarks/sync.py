@@ -11,16 +11,14 @@ sync gains more: it takes about ten of either a thousand jobs.
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
 import time
-from pathlib import Path
+
+from ground import private_cluster
 
 from sumaclock_dagster.clock.bulk import clear
 from sumaclock_dagster.clock.command import firing_command
 from sumaclock_dagster.clock.pg_cron import Clock, clock_job_name, open_clock
 from sumaclock_dagster.db import Connection, connect, query
-from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.embedded.configuration import ClusterFile
 from sumaclock_dagster.migrate import load_migrations, migrate
 from sumaclock_dagster.reconcile.drift import find_drift
@@ -36,14 +34,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=10_000)
     arguments = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="sumaclock-bench-"))
-    home.chmod(0o711)
-    private = PrivateCluster(home)
-    try:
-        measure(private.start(), arguments.jobs)
-    finally:
-        private.stop(fast_seconds=10)
-        shutil.rmtree(home, ignore_errors=True)
+    with private_cluster() as (_, file):
+        measure(file, arguments.jobs)
 
 
 def measure(file: ClusterFile, jobs: int) -> None:
