@@ -291,6 +291,19 @@ def test_a_worker_retires_at_the_end_of_its_life_and_after_new_code(
     assert steady.wait(10)
 
 
+def test_new_code_of_one_code_location_leaves_the_workers_of_another(app: Connection) -> None:
+    """Two code locations with sumaclock on one app database would retire each other's workers without end."""
+    mine, others, nobodys = (workers.request_worker(app, "old", name) for name in ("reports", "etl", None))
+    for worker_id in (mine, others, nobodys):
+        assert workers.register(
+            app, worker_id, code_version="old", dagster_run_id=None, host="here", pid=1, life_seconds=3600
+        )
+    assert workers.other_locations(app, "reports") == ["etl"]
+    assert workers.retire_old_code(app, "new", "reports", notice_seconds=0) == 2
+    retired = app.execute("select id from sumaclock.workers where retires_at <= now() order by id").fetchall()
+    assert [row[0] for row in retired] == [mine, nobodys]
+
+
 def test_surplus_workers_leave_after_lingering_and_the_minimum_stays(
     app_db: AppDatabase, app: Connection, handlers: Handlers
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import dagster as dg
 import psycopg
 
 from sumaclock_dagster.db import Connection, connect
@@ -36,6 +37,12 @@ class Sumaclock:
         """The same to pg_cron's database."""
         with _open("cron", self.settings.cron_url, purpose) as connection:
             yield connection
+
+
+def location_of(context: dg.SensorEvaluationContext) -> str | None:
+    """Name of the code location that the sensor is in; None where it is evaluated outside of any."""
+    origin = context.code_location_origin
+    return origin.location_name if origin is not None else None
 
 
 def _open(which: str, url: str, purpose: str) -> Connection:

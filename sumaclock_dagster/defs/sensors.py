@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from sumaclock_dagster.defs.assets import report_failures
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import Sumaclock, location_of
 from sumaclock_dagster.defs.ticks import WATCH_SECONDS
 from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.queue.watch import Look, watch
-from sumaclock_dagster.queue.workers import request_worker
+from sumaclock_dagster.queue.workers import other_locations, request_worker
 
 if TYPE_CHECKING:
     from sumaclock_dagster.reports.changes import Seen
@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     description="Keeps the wanted number of workers alive and gives back the runs of dead ones. It waits for news from "
     "the database, so one tick takes up to 20 s. Without it runs wait; nothing is lost.",
 )
-def pending_runs(sumaclock: dg.ResourceParam[Sumaclock]) -> Iterator[dg.RunRequest | dg.SkipReason]:
+def pending_runs(
+    context: dg.SensorEvaluationContext, sumaclock: dg.ResourceParam[Sumaclock]
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    here = location_of(context)
     with sumaclock.connect("sensor") as conn:
-        seen = watch(conn, sumaclock.settings, sumaclock.code_version, WATCH_SECONDS)
+        seen = watch(conn, sumaclock.settings, sumaclock.code_version, WATCH_SECONDS, here)
         if seen.wanted == 0:
-            yield dg.SkipReason(_what_it_saw(seen))
+            yield dg.SkipReason(_what_it_saw(seen) + _who_else(other_locations(conn, here) if here else []))
         for _ in range(seen.wanted):
-            worker_id = request_worker(conn, sumaclock.code_version)
+            worker_id = request_worker(conn, sumaclock.code_version, here)
             config = {"worker_id": worker_id, "code_version": sumaclock.code_version}
             yield dg.RunRequest(
                 run_config={"ops": {"claim_and_execute": {"config": config}}},
@@ -70,6 +73,16 @@ def _reported(cursor: str | None) -> Seen | None:
         return Seen(values["failed"], values["newest"], tuple(values["missing"]), values["seen_at"])
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _who_else(locations: list[str]) -> str:
+    if not locations:
+        return ""
+    return (
+        f" Workers of code location {' and '.join(locations)} live in this app database, too. sumaclock belongs into "
+        "one code location of each app database: what only one of them has, a kind or a target, fails in the other. "
+        "`sumaclock doctor` says what to do."
+    )
 
 
 def _what_it_saw(seen: Look) -> str:

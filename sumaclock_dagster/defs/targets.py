@@ -10,7 +10,7 @@ import dagster as dg
 
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.following import find, follow, give_up, give_up_lost
-from sumaclock_dagster.defs.resources import Sumaclock
+from sumaclock_dagster.defs.resources import Sumaclock, location_of
 from sumaclock_dagster.defs.target_requests import Unfit, add_named_partitions, to_run_request
 from sumaclock_dagster.defs.ticks import WATCH_SECONDS
 from sumaclock_dagster.launches import progress
@@ -79,7 +79,7 @@ def _launch_jobs(context: Evaluation) -> list[dg.RunRequest] | dg.SkipReason:
     sumaclock: Sumaclock = context.resources.sumaclock
     with sumaclock.connect("targets") as conn:
         given_up = give_up(context.instance, conn, sumaclock.settings.dagster_start_seconds)
-        given_up += give_up_lost(context.instance, conn, _location(context), sumaclock.settings)
+        given_up += give_up_lost(context.instance, conn, location_of(context) or "", sumaclock.settings)
         if given_up:
             context.log.warning(f"{given_up} Dagster runs are gone or never began; their runs failed.")
 
@@ -117,7 +117,7 @@ def _watch(
 def _ask(context: Evaluation, conn: Connection, settings: Settings, *, assets: bool) -> list[dg.RunRequest]:
     """Requests for what is to be launched here and now; what Dagster would refuse fails, what is elsewhere is launched
     on the spot."""
-    here = _location(context)
+    here = location_of(context) or ""
     offers = progress.offer(conn, location=here, assets=assets, most=REQUESTS_MOST, lease_seconds=LEASE_SECONDS)
     if not offers:
         return []
@@ -170,11 +170,6 @@ def _launch_elsewhere(
                 return
     finally:
         api.close()
-
-
-def _location(context: Evaluation) -> str:
-    origin = context.code_location_origin
-    return origin.location_name if origin is not None else ""
 
 
 def _own_definition(context: Evaluation) -> dg.SensorDefinition:

@@ -10,6 +10,7 @@ from sumaclock_dagster.doctor.findings import Finding
 from sumaclock_dagster.doctor.phrases import listed, quoted, two_sentences
 from sumaclock_dagster.migrate import load_migrations, pending
 from sumaclock_dagster.model import SumaclockError
+from sumaclock_dagster.queue.workers import live_workers
 
 
 def first_boot(context: Context) -> Finding:
@@ -39,6 +40,19 @@ def migrations(context: Context) -> Finding:
         f"pending: {names}",
         f"Database '{context.app.info.dbname}' lacks {len(waiting)} of {len(files)} migrations ({names}).",
         "Run `sumaclock migrate`, with SUMACLOCK_OWNER_DATABASE_URL naming the owner role.",
+    )
+
+
+def code_locations(context: Context) -> Finding:
+    """Each with sumaclock in it would execute the other's runs, without its kinds and targets."""
+    names = sorted({worker.code_location for worker in live_workers(context.app) if worker.code_location is not None})
+    if len(names) < 2:
+        return Finding("workers are of one code location" if names else "no code location's worker lives")
+    return Finding(
+        f"{len(names)} code locations with workers: {listed(names)}",
+        f"The code locations {listed(names)} keep workers in one app database, and each takes the other's runs.",
+        "Keep sumaclock in one of them, or give each an app database of its own; after a renaming it passes when the "
+        "last worker of the old name has reached SUMACLOCK_WORKER_LIFE_SECONDS.",
     )
 
 

@@ -28,14 +28,21 @@ class Look:
     released: Released
 
 
-def look(conn: Connection, settings: Settings, code_version: str, *, silent_too: bool = True) -> Look:
+def look(
+    conn: Connection,
+    settings: Settings,
+    code_version: str,
+    code_location: str | None = None,
+    *,
+    silent_too: bool = True,
+) -> Look:
     """Release what dead workers hold, retire workers of other code, and see how many workers to launch.
 
-    Runs without a sign of life are the workers' own affair; while none lives, and with `silent_too`, they are
-    released here.
+    Workers of another `code_location` than this one stay. Runs without a sign of life are the workers' own affair;
+    while none lives, and with `silent_too`, they are released here.
     """
     released = workers.release_dead(conn, settings)
-    retired = workers.retire_old_code(conn, code_version)
+    retired = workers.retire_old_code(conn, code_version, code_location)
     state = workers.pool_state(conn, settings)
     if silent_too and state.live == 0:
         silent = workers.release_silent(conn, settings)
@@ -43,7 +50,9 @@ def look(conn: Connection, settings: Settings, code_version: str, *, silent_too:
     return Look(state, workers.workers_wanted(state, settings), retired, released)
 
 
-def watch(conn: Connection, settings: Settings, code_version: str, seconds: float) -> Look:
+def watch(
+    conn: Connection, settings: Settings, code_version: str, seconds: float, code_location: str | None = None
+) -> Look:
     """Look until workers are wanted, for `seconds` at most, and return the last look, its counts of retired workers
     and released runs summed up. Looks again when runs or workers notify, at most once a second, and every 5 seconds.
     """
@@ -53,7 +62,7 @@ def watch(conn: Connection, settings: Settings, code_version: str, seconds: floa
     retired = pending = failed = 0
     while True:
         looked_at = monotonic()
-        seen = look(conn, settings, code_version, silent_too=looked_at - alone_since >= ALONE_SECONDS)
+        seen = look(conn, settings, code_version, code_location, silent_too=looked_at - alone_since >= ALONE_SECONDS)
         if seen.state.live:
             alone_since = looked_at
         retired, pending, failed = (

@@ -31,6 +31,7 @@ class WorkerRow:
 
     id: int
     code_version: str
+    code_location: str | None
     started_at: datetime
     heartbeat_at: datetime
     retires_at: datetime
@@ -47,9 +48,9 @@ class Released:
     failed: int
 
 
-def request_worker(conn: Connection, code_version: str) -> int:
+def request_worker(conn: Connection, code_version: str, code_location: str | None = None) -> int:
     """Reserve a worker's id. Until it registers or its start time is over, it counts as starting."""
-    return int(_one(conn, "request_worker", {"code_version": code_version})[0])
+    return int(_one(conn, "request_worker", {"code_version": code_version, "code_location": code_location})[0])
 
 
 def register(
@@ -113,9 +114,18 @@ def leave_if_surplus(conn: Connection, worker_id: int, settings: Settings, keep:
         return conn.execute(query("leave_if_surplus"), parameters).fetchone() is not None
 
 
-def retire_old_code(conn: Connection, code_version: str, notice_seconds: float = OLD_CODE_NOTICE_SECONDS) -> int:
-    """Let workers of other code retire within `notice_seconds`, time for their replacement. Returns how many."""
-    parameters = {"code_version": code_version, "notice": notice_seconds}
+def retire_old_code(
+    conn: Connection,
+    code_version: str,
+    code_location: str | None = None,
+    *,
+    notice_seconds: float = OLD_CODE_NOTICE_SECONDS,
+) -> int:
+    """Let workers of other code retire within `notice_seconds`, time for their replacement. Returns how many.
+
+    Those of another code location stay; without a `code_location` none does.
+    """
+    parameters = {"code_version": code_version, "code_location": code_location, "notice": notice_seconds}
     return int(_one(conn, "retire_old_code", parameters)[0])
 
 
@@ -158,6 +168,12 @@ def workers_wanted(state: PoolState, settings: Settings) -> int:
     if state.oldest_due_seconds > 5 and state.due:
         target = max(target, state.live + 1)
     return max(0, min(target, settings.max_workers) - state.live - state.starting)
+
+
+def other_locations(conn: Connection, code_location: str) -> list[str]:
+    """Code locations besides `code_location` whose workers live in this database, by name."""
+    found = {worker.code_location for worker in live_workers(conn)} - {None, code_location}
+    return sorted(name for name in found if name is not None)
 
 
 def live_workers(conn: Connection) -> list[WorkerRow]:
