@@ -1626,7 +1626,9 @@ CREATE TABLE sumaclock.workers (
     dagster_run_id uuid,
     host text,
     pid integer,
-    CONSTRAINT started_is_whole CHECK ((((started_at IS NULL) = (heartbeat_at IS NULL)) AND ((started_at IS NULL) = (retires_at IS NULL))))
+    code_location text,
+    CONSTRAINT started_is_whole CHECK ((((started_at IS NULL) = (heartbeat_at IS NULL)) AND ((started_at IS NULL) = (retires_at IS NULL)))),
+    CONSTRAINT workers_code_location_check CHECK (((length(code_location) >= 1) AND (length(code_location) <= 1000)))
 );
 
 ALTER TABLE sumaclock.workers OWNER TO sumaclock_owner;
@@ -1634,6 +1636,8 @@ ALTER TABLE sumaclock.workers OWNER TO sumaclock_owner;
 COMMENT ON TABLE sumaclock.workers IS 'Every worker, from its request to its end. A started worker lives while a session holds advisory lock (1937075553, id).';
 
 COMMENT ON COLUMN sumaclock.workers.retires_at IS 'From here on the worker claims nothing more; its replacement is launched before.';
+
+COMMENT ON COLUMN sumaclock.workers.code_location IS 'The Dagster code location whose sensor asked for it; only newer code of the same one retires it. Null: nobody''s, for example of a worker launched by hand.';
 
 ALTER TABLE sumaclock.workers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME sumaclock.workers_id_seq
