@@ -13,6 +13,7 @@ from sumaclock_dagster.db import Connection, connect, query, with_database
 from sumaclock_dagster.doctor import CheckOutcome, CheckResult, run_checks
 from sumaclock_dagster.embedded.configuration import APP_ROLE, OWNER_ROLE
 from sumaclock_dagster.embedded.creation import run_first_boot
+from sumaclock_dagster.queue.workers import register, request_worker
 from tests.conftest import (
     AppDatabase,
     TestCluster,
@@ -215,3 +216,21 @@ def test_rights_in_the_cron_database(app_db: AppDatabase, cron: Connection, chan
             cron.execute(statement)
         mended = check(app_db)["cron rights"]
         assert mended.outcome is CheckOutcome.OK, mended
+
+
+def test_two_code_locations_with_workers_on_one_database(app_db: AppDatabase, app: Connection) -> None:
+    with connect(app_db.app_url, "test worker") as another:
+        for session, location in ((app, "reports"), (another, "etl")):
+            register(
+                session,
+                request_worker(session, "v", location),
+                code_version="v",
+                dagster_run_id=None,
+                host="here",
+                pid=1,
+                life_seconds=60,
+            )
+        problem, remedy = problem_of(check(app_db), "code location")
+    assert "etl and reports keep workers in one app database" in problem, problem
+    assert "an app database of its own" in remedy
+    assert check(app_db)["code location"].outcome is CheckOutcome.OK
