@@ -1,10 +1,11 @@
-"""The thread that claims: LISTEN, then look, then wait (rule 12), on the session whose lock is the worker's life."""
+"""The threads that claim: LISTEN, then look, then wait (rule 12), on the session whose lock is the worker's life."""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Lock
 from time import monotonic
 from uuid import UUID
 
@@ -27,6 +28,10 @@ WAIT_MOST_SECONDS = 1.0
 
 
 class Claimer:
+    """Two threads claim in turns. The one that wakes for a single run is awake, and a thread of the hands is not: it
+    executes the run itself, and the other goes on claiming.
+    """
+
     def __init__(
         self,
         session: Session,
@@ -55,6 +60,10 @@ class Claimer:
         self._notified = Event()
         self._idle_since = monotonic()
         self._waits_for_room = False
+        # The last claim took all that was due.
+        self._took_all = False
+        self._turn = Lock()
+        self._spare: deque[None] = deque()
 
     def opened(self, conn: Connection) -> None:
         """Prepare the session's new connection. After a break the database may hold runs for this worker whose claim
@@ -67,6 +76,7 @@ class Claimer:
             if again:
                 self._log.warning("worker %d: the server forgot %d claims; made again", self._worker_id, len(again))
         conn.execute(query("listen_runs"))
+        self._took_all = False
         lost = claims.give_back_unknown(conn, self._worker_id, self._held.claims())
         if lost:
             self._log.warning("worker %d: gave back %d runs of a claim that was cut off", self._worker_id, len(lost))
@@ -81,31 +91,54 @@ class Claimer:
             self._wake.set()
 
     def run(self) -> None:
-        """Claim until the worker stops."""
+        """Claim until the worker stops; for two threads at once."""
         try:
             while not self._stopping():
-                self._session.call(self._claim_until_stopped, self._stopping)
+                alone = self._take_turn()
+                if alone is not None:
+                    self._hands.execute(alone)
         except GivenUp:
+            pass
+
+    def await_end(self) -> None:
+        """Until nothing more is claimed. One of the threads may still execute a run."""
+        with self._turn:
             pass
 
     def close(self) -> None:
         self._session.close()
         self._wake.close()
 
-    def _claim_until_stopped(self, conn: Connection) -> None:
+    def _take_turn(self) -> HeldRun | None:
+        """Claim until the worker stops, or until there is a run for this thread."""
+        self._spare.append(None)
+        with self._turn:
+            self._spare.pop()
+            return self._session.call(self._claim_until_stopped, self._stopping)
+
+    def _claim_until_stopped(self, conn: Connection) -> HeldRun | None:
         while not self._stopping():
+            if self._took_all:
+                self._took_all = False
+                if not self._notified.is_set():
+                    self._wait_for_runs(conn)
+                    continue
             self._notified.clear()
             self._give_back_waiting(conn)
             want = self._want()
             if not want:
                 self._wait_for_room(conn)
                 continue
+            was_idle = not len(self._held)
             claimed = self._claim(self._worker_id, self._dagster_run_id, want)
+            self._took_all = len(claimed) < want
             if claimed:
                 self._idle_since = monotonic()
-                self._give(claimed, full=len(claimed) == want)
-            if len(claimed) < want and not self._notified.is_set():
-                self._wait_for_runs(conn)
+                held = self._hold(claimed, full=not self._took_all)
+                if len(held) == 1 and was_idle and self._spare:
+                    return held[0]
+                self._hands.give(held, self._pace.fast)
+        return None
 
     def _want(self) -> int:
         """How many runs to claim now; none rather than a few while fast handlers work off the last batch."""
@@ -113,12 +146,12 @@ class Claimer:
         enough = self._pace.batch // 2 if self._pace.fast else 1
         return min(self._pace.batch, room) if room >= enough else 0
 
-    def _give(self, claimed: list[Claimed], full: bool) -> None:
+    def _hold(self, claimed: list[Claimed], full: bool) -> list[HeldRun]:
         batch = Batch(full=full, left=len(claimed), claimed=monotonic())
         held = [HeldRun(run, batch) for run in claimed]
         for one in held:
             self._held.add(one)
-        self._hands.give(held, self._pace.fast)
+        return held
 
     def _give_back_waiting(self, conn: Connection) -> None:
         """Give back what waited too long for a thread, so that other workers can claim it."""

@@ -67,6 +67,11 @@ class Hands:
         self._todo.extend(parts)
         self._wake(1 if fast else len(parts))
 
+    def execute(self, held: HeldRun) -> None:
+        """Execute a run in the thread that calls."""
+        if self._is_mine(held):
+            self._execute(held)
+
     def hurry(self) -> None:
         """Wake the idle threads for what still waits to be executed."""
         self._wake(len(self._todo))
@@ -109,11 +114,10 @@ class Hands:
                 if not self._rest():
                     return
                 continue
-            mine = [held for held in part if self._is_mine(held)]
-            if len(mine) > 1:
-                self._execute_together(mine)
-            elif mine:
-                self._execute(mine[0])
+            if len(part) == 1:
+                self.execute(part[0])
+            else:
+                self._execute_together([held for held in part if self._is_mine(held)])
 
     def _is_mine(self, held: HeldRun) -> bool:
         """Whether nobody else has ended the run. Lets go of it otherwise."""

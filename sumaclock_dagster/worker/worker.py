@@ -119,7 +119,8 @@ class Worker:
             self._surplus(conn, settings.max_workers)
         self._finisher.start()
         self._hands.start()
-        self._claiming = self._thread("claimer", self._claimer.run)
+        for _ in range(2):
+            self._thread("claimer", self._claimer.run)
         self._thread("keeper", lambda: self._keeper.run(self._ended))
         self._thread("timekeeper", lambda: timekeeper.run(self._ended))
         self._thread("system jobs", self._system.run)
@@ -152,7 +153,7 @@ class Worker:
 
     def _live(self) -> None:
         self._no_more_claims.wait()
-        self._claiming.join()
+        self._claimer.await_end()
         self._await_handlers()
         self._let_go(self._held.open())
         self._system.close()
