@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,12 +13,15 @@ from uuid import UUID
 import dagster as dg
 from pydantic import SecretStr
 
-from sumaclock_dagster.clock.command import firing_command
+from sumaclock_dagster.clock.command import firing_command, slot_firing_command
 from sumaclock_dagster.clock.diagnosis import find_faults
 from sumaclock_dagster.clock.faults import Fault, FaultKind
+from sumaclock_dagster.clock.jobs import create_job
 from sumaclock_dagster.clock.pg_cron import Clock, clock_job_name
+from sumaclock_dagster.clock.slots import SLOT_PREFIX, slot_id
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.definitions import build
+from sumaclock_dagster.defs.clock_faults import faults_changed
 from sumaclock_dagster.doctor import CheckOutcome, run_checks
 from sumaclock_dagster.embedded.binaries import find_binaries
 from sumaclock_dagster.embedded.cluster import PrivateCluster
@@ -31,6 +35,9 @@ from tests.reconcile import insert_jobs
 from tests.waiting import until
 
 EVERY_MINUTE = "* * * * *"
+# A fault is told within two minutes: the look that names it comes up to one pause of the sensor late.
+TOLD_SECONDS = 120.0
+LOOK_SECONDS = TOLD_SECONDS - (faults_changed.minimum_interval_seconds or 30)
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,22 @@ class Patient:
             clock.schedule(job, schedule)
         return job
 
+    def add_slot_job(self, schedule: str = EVERY_MINUTE) -> UUID:
+        """An enabled job that fires by its slot."""
+        file = self.file
+        with connect(file.database_url, "test") as app, Clock(file.cron_database_url, "sumaclock", "slots") as clock:
+            job = create_job(
+                app,
+                clock,
+                kind="demo",
+                organization_id="acme",
+                user_id="ada",
+                payload={},
+                schedule=schedule,
+                enabled=True,
+            )
+        return job.id
+
     def add_at_start(self, command: str) -> None:
         """What pg_cron fires whenever its launcher starts, instead of at the next full minute."""
         with connect(self.file.cron_database_url, "test") as cron:
@@ -81,7 +104,7 @@ class Patient:
         self.restart()
         with self.superuser() as superuser, connect(self.file.database_url, "test") as app:
             superuser.execute("delete from cron.job; truncate cron.job_run_details")
-            app.execute("delete from sumaclock.cron_jobs")
+            app.execute("delete from sumaclock.cron_jobs; delete from sumaclock.clock_slots")
         until(lambda: self.told_to_the_app() == [], 30, "a healthy clock", 0.2)
 
     def told_to_the_app(self) -> list[Fault]:
@@ -110,30 +133,53 @@ def start_server(data_dir: Path, log_folder: Path, superuser_url: str, environme
     assert wait_until_accepting(is_alive(server), superuser_url, 60), (log_folder / "plain.log").read_text()
 
 
-def add_unnoticed_job(patient: Patient, fillers: int) -> UUID:
-    """A job and its clock job, as right as any, made in one transaction with more changes than pg_cron notices."""
+def add_unnoticed_jobs(patient: Patient, fillers: int) -> None:
+    """Two jobs, one with a clock job and one in a slot, as right as any, made in one transaction with more changes than
+    pg_cron notices."""
+    slot = slot_id(EVERY_MINUTE)
     with (
         connect(patient.file.database_url, "test") as app,
         connect(patient.file.cron_database_url, "test") as cron,
         cron.transaction(),
     ):
-        job = insert_jobs(app, 1, EVERY_MINUTE)[0]
-        cron.execute(
-            "select cron.schedule_in_database(%s, '* * * * *', %s, 'sumaclock')",
-            [clock_job_name("sumaclock", job), firing_command(job)],
-        )
+        alone, shared = insert_jobs(app, 2, EVERY_MINUTE)
+        app.execute("insert into sumaclock.clock_slots (id, schedule) values (%s, %s)", [slot, EVERY_MINUTE])
+        app.execute("update sumaclock.cron_jobs set slot_since = now() where id = %s", [shared])
+        for name, command in (
+            (clock_job_name("sumaclock", alone), firing_command(alone)),
+            (clock_job_name("sumaclock", slot, SLOT_PREFIX), slot_firing_command(slot)),
+        ):
+            cron.execute("select cron.schedule_in_database(%s, '* * * * *', %s, 'sumaclock')", [name, command])
         cron.execute(
             "select cron.schedule_in_database('filler ' || n, '0 0 29 2 *', 'select', 'sumaclock')"
             " from generate_series(1, %s) as n",
             [fillers],
         )
-    return job
 
 
-def assert_told(kind: FaultKind, settings: Settings, *, remedy: str, doctor_remedy: str | None = None) -> None:
-    """The app role, the doctor and the check in Dagster each tell this fault with its remedy, and no other fault."""
+def next_minute() -> float:
+    """When the next full minute begins, by the monotonic clock."""
+    return time.monotonic() + 60 - time.time() % 60
+
+
+def assert_told(
+    kind: FaultKind,
+    settings: Settings,
+    *,
+    since: float,
+    remedy: str,
+    doctor_remedy: str | None = None,
+    hurried_seconds: float = 0.0,
+) -> None:
+    """The app role, the doctor and the check in Dagster each tell this fault with its remedy, and no other fault.
+
+    since: when the fault began, by the monotonic clock. The first look that names it comes soon enough for the promise
+    of two minutes, also where a test has shortened what is waited for by some `hurried_seconds`.
+    """
     faults = find_faults(settings.app_url, settings.cron_url)
+    seconds = time.monotonic() - since + hurried_seconds
     assert [fault.kind for fault in faults] == [kind], faults
+    assert seconds <= LOOK_SECONDS, f"{kind} was told after {seconds:.0f} s"
     assert remedy in faults[0].remedy
     for sentence in (faults[0].problem, faults[0].remedy):
         assert sentence.endswith("."), sentence

@@ -25,13 +25,15 @@ from sumaclock_dagster.reconcile.drift import find_drift
 from sumaclock_dagster.reconcile.heartbeat import Beat, Late, LateTask, beat, look_for_late
 from sumaclock_dagster.reconcile.reasons import why_late, why_missed
 from sumaclock_dagster.reconcile.repair import repair
+from sumaclock_dagster.reconcile.sync import sync
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.kinds import TaskKinds, TaskRun
-from sumaclock_dagster.tasks.records import TaskTrigger, idempotency_key
+from sumaclock_dagster.tasks.records import TaskStatus, TaskTrigger, idempotency_key
 from tests.conftest import AppDatabase
 from tests.reconcile import cron_as_superuser, insert_jobs, insert_tasks, new_job, silent_since
 from tests.tasks import (
     add_task,
+    call,
     clock_schedule,
     core_api_keys,
     fire,
@@ -262,11 +264,11 @@ def test_a_heartbeat_that_is_cut_off_half_way_fires_nothing_and_the_next_one_all
     assert len(beat(app, RETENTION).tasks) == 3
 
 
-def test_all_loops_at_once_in_mid_firing_neither_fire_twice_nor_leave_drift(
+def test_all_loops_at_once_in_mid_firing_while_people_edit_neither_fire_twice_nor_leave_drift(
     app: Connection, superuser: Connection, app_db: AppDatabase
 ) -> None:
     make_task_effects(superuser)
-    tasks = [add_task(app) for _ in range(40)]
+    tasks, edited = [add_task(app) for _ in range(40)], [add_task(app) for _ in range(8)]
     stop = threading.Event()
 
     def loops() -> int:
@@ -275,26 +277,42 @@ def test_all_loops_at_once_in_mid_firing_neither_fire_twice_nor_leave_drift(
             while not stop.is_set():
                 repair(own, own_clock)
                 beat(own, RETENTION)
+                sync(own, own_clock)
                 rounds += 1
         return rounds
 
-    with ThreadPoolExecutor(2) as pool, task_worker(app_db):
+    def edit() -> int:
+        edits = 0
+        with connect(app_db.app_url, "test editor") as own:
+            while not stop.is_set() or edits < len(edited):
+                task = edited[edits % len(edited)]
+                call(own, "update_task", task_id=task, cron=f"{edits % 60} 9 * * MON")
+                if edits % 3 == 0:
+                    call(own, "pause_task", task_id=task)
+                    call(own, "resume_task", task_id=task)
+                edits += 1
+        return edits
+
+    with ThreadPoolExecutor(3) as pool, task_worker(app_db):
         for task in tasks:
             settled(app, task)
-        running = [pool.submit(loops) for _ in range(2)]
+        running = [*(pool.submit(loops) for _ in range(2)), pool.submit(edit)]
         try:
             due = {task: make_due(app, task, minutes_ago=4) for task in tasks}
             for task in tasks[::2]:
                 fire(app, task, count=2)
-            placed = "select count(*) from sumaclock.ai_tasks where next_run_at > now()"
-            until(lambda: one(app, placed) == len(tasks), 30, "every task to be placed again")
+            placed = "select count(*) from sumaclock.ai_tasks where next_run_at > now() and id = any (%s)"
+            until(lambda: one(app, placed, tasks) == len(tasks), 60, "every task to be placed again")
             for task in tasks:
                 settled(app, task)
         finally:
             stop.set()
-        assert all(done.result(30) > 1 for done in running)
+        assert all(done.result(60) > 1 for done in running)
+        for task in edited:
+            assert settled(app, task, 60).status == TaskStatus.ACTIVE
     assert [len(task_effects(app, task)) for task in tasks] == [1] * len(tasks)
     assert {task: task_effects(app, task)[0][0] for task in tasks} == due
+    assert [task_effects(app, task) for task in edited] == [[]] * len(edited), "none of theirs was due"
     with open_clock(app, app_db.cron_url) as clock:
         assert find_drift(app, clock) == []
 

@@ -20,6 +20,7 @@ from sumaclock_dagster.defs.own import OWN_ASSETS, OWN_INSTIGATORS, OWN_JOBS
 
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 BATCH = 100
+ATTEMPTS = 10
 Say = Callable[[str], None]
 
 
@@ -93,7 +94,13 @@ def prune(
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
     """The Dagster run with its events, and first the output of its steps, which nothing would find without it."""
-    instance.compute_log_manager.delete_logs(prefix=[run_id])
+    for _ in range(ATTEMPTS):
+        try:
+            instance.compute_log_manager.delete_logs(prefix=[run_id])
+            break
+        except FileNotFoundError:
+            # Another prune takes the same files away, and may end before it has taken all.
+            continue
     instance.delete_run(run_id)
 
 
