@@ -22,7 +22,7 @@ from sumaclock_dagster.defs.sensors import failures_changed, pending_runs
 from sumaclock_dagster.defs.system_jobs import report_system_jobs, system_jobs, system_jobs_changed
 from sumaclock_dagster.defs.targets import make_target_sensors
 from sumaclock_dagster.defs.task_jobs import pause_task, resume_task, run_task_now
-from sumaclock_dagster.defs.tasks import report_tasks, task_runs, tasks_changed, upcoming_firings
+from sumaclock_dagster.defs.tasks import core_api_jobs, report_tasks, task_runs, tasks_changed, upcoming_firings
 from sumaclock_dagster.defs.work import work
 from sumaclock_dagster.handlers import load_handlers
 from sumaclock_dagster.model import SumaclockError
@@ -75,6 +75,7 @@ def _own(settings: Settings) -> dg.Definitions:
             cron_runs,
             run_failures,
             task_runs,
+            core_api_jobs,
             upcoming_firings,
             sync_report,
             schedule_drift,

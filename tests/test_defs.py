@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import dagster as dg
@@ -14,6 +15,7 @@ from pydantic import SecretStr
 from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.definitions import build
 from sumaclock_dagster.defs import sensors
+from sumaclock_dagster.defs.own import OWN_ASSETS
 from sumaclock_dagster.defs.resources import Sumaclock
 from sumaclock_dagster.model import RunStatus, SumaclockError
 from sumaclock_dagster.queue.runs import fire, get_run
@@ -83,6 +85,20 @@ def test_definitions_load_without_a_database() -> None:
 def test_definitions_load_before_any_database_is_known(tmp_path: Path) -> None:
     definitions = build(Settings(home=tmp_path))
     assert definitions.resolve_job_def("work").name == "work"
+
+
+def test_the_catalog_and_the_lineage_read_as_a_map_of_the_system() -> None:
+    graph = build(Settings(database_url=NO_SERVER)).get_repository_def().asset_graph
+    for key in OWN_ASSETS:
+        node = graph.get(key)
+        assert node.owners == ["team:sumaclock"], key
+        assert (node.group_name, node.kinds) == ("sumaclock", {"postgres", "table"}), key
+        assert len(node.description or "") > 80, key
+    from_clock_to_core_api = ["sync_report", "schedule_drift", "cron_runs", "task_runs", "core_api_jobs"]
+    for upstream, downstream in pairwise(from_clock_to_core_api):
+        assert dg.AssetKey(upstream) in graph.get(dg.AssetKey(downstream)).parent_keys, downstream
+    reports = {"run_failures", "task_runs", "upcoming_firings", "clock_health"}
+    assert {key.to_user_string() for key in graph.get(dg.AssetKey("cron_runs")).child_keys} >= reports
 
 
 @pytest.mark.parametrize(

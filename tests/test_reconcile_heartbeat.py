@@ -19,7 +19,7 @@ from sumaclock_dagster.calendar import pg_cron_for, zone_data_version
 from sumaclock_dagster.clock.faults import Fault, FaultKind
 from sumaclock_dagster.clock.jobs import database_time, pause_job
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
-from sumaclock_dagster.db import Connection, connect
+from sumaclock_dagster.db import Connection, connect, query
 from sumaclock_dagster.reconcile import heartbeat
 from sumaclock_dagster.reconcile.drift import find_drift
 from sumaclock_dagster.reconcile.heartbeat import Beat, Late, LateTask, beat, look_for_late
@@ -189,15 +189,25 @@ def test_a_firing_that_failed_is_the_reason_with_what_pg_cron_noted(
 
 
 def test_a_thousand_late_among_a_hundred_thousand_cost_one_statement_and_fire_once_each(
-    app: Connection, superuser: Connection, app_db: AppDatabase
+    app: Connection, superuser: Connection, app_db: AppDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert_tasks(superuser, 99_000, "now() + interval '9 days'", zone_data_version(), "quick")
     insert_tasks(superuser, 1_000, "now() - interval '7 minutes'", zone_data_version(), "quick")
     superuser.execute("analyze sumaclock.ai_tasks, sumaclock.cron_jobs")
 
+    sent: list[str] = []
+
+    def noted(name: str) -> bytes:
+        sent.append(name)
+        return query(name)
+
+    monkeypatch.setattr(heartbeat, "query", noted)
     began = time.monotonic()
     assert look_for_late(app, RETENTION) == Late(1_000, 0)
+    found, sent[:] = [*sent], []
     assert len(beat(app, RETENTION).tasks) == 1_000
+    assert found.count("count_late_tasks") == sent.count("fire_late_tasks") == 1
+    assert max(len(found), len(sent)) <= 7, "with the lock, the look for jobs and its note"
     took = time.monotonic() - began
     assert took < 5, f"{took:.1f} s"
     assert beat(app, RETENTION) == Beat(), "their runs are pending"

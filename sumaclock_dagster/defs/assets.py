@@ -16,10 +16,13 @@ WEEK_HOURS = 168
 LISTED = 100
 LINKED = 5
 GROUP = "sumaclock"
+OWNERS = ["team:sumaclock"]
 
 cron_runs = dg.AssetSpec(
     key=CRON_RUNS,
+    deps=["schedule_drift"],
     group_name=GROUP,
+    owners=OWNERS,
     kinds={"postgres", "table"},
     description="The work orders: one row a firing, written by pg_cron and ended by a worker. Each worker observes "
     "here what it did every few seconds: counts by kind and outcome, lateness (handler start minus the minute that a "
@@ -30,6 +33,7 @@ cron_runs = dg.AssetSpec(
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     deps=[CRON_RUNS],
     kinds={"postgres", "table"},
     check_specs=[

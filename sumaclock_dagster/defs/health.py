@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from sumaclock_dagster.db import database_name
-from sumaclock_dagster.defs.assets import GROUP, HOURS
+from sumaclock_dagster.defs.assets import GROUP, HOURS, OWNERS
 from sumaclock_dagster.defs.cursors import read_cursor
 from sumaclock_dagster.defs.health_checks import HEALTH_CHECKS, check_health
 from sumaclock_dagster.defs.metadata import CRON_RUNS, table
@@ -24,6 +24,7 @@ AGAIN_AFTER_SECONDS = 21_600
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     deps=[CRON_RUNS],
     kinds={"postgres", "table"},
     check_specs=HEALTH_CHECKS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from sumaclock_dagster.defs.assets import GROUP, HOURS, LISTED
+from sumaclock_dagster.defs.assets import GROUP, HOURS, LISTED, OWNERS
 from sumaclock_dagster.defs.cursors import read_cursor
 from sumaclock_dagster.defs.metadata import first_line, table, unbroken
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
@@ -22,6 +22,7 @@ AGAIN_AFTER_SECONDS = 600
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     kinds={"postgres", "table"},
     check_specs=[
         dg.AssetCheckSpec(
@@ -52,6 +53,7 @@ def job_queue(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResult:  
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     deps=[job_queue],
     kinds={"postgres", "table"},
     check_specs=[

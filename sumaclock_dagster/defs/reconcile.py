@@ -9,7 +9,7 @@ from pydantic import Field
 
 from sumaclock_dagster.clock.pg_cron import Clock, open_clock
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.defs.assets import GROUP, LISTED
+from sumaclock_dagster.defs.assets import GROUP, LISTED, OWNERS
 from sumaclock_dagster.defs.metadata import table, unbroken
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 
@@ -37,6 +37,7 @@ def both_sides(sumaclock: Sumaclock, purpose: str) -> Iterator[tuple[Connection,
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     kinds={"postgres", "table"},
     description="Makes pg_cron say what cron_jobs and the tasks say, and tells what it changed. Clock jobs of other "
     "databases and roles are never touched. Safe at any time, at most 1,000 changes a transaction; with dry_run in its "
@@ -67,6 +68,7 @@ def sync_report(
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     deps=[sync_report],
     kinds={"postgres", "table"},
     check_specs=[

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from sumaclock_dagster.defs.assets import GROUP
+from sumaclock_dagster.defs.assets import GROUP, OWNERS
 from sumaclock_dagster.defs.cursors import read_cursor
 from sumaclock_dagster.defs.metadata import first_line, table, unbroken
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
@@ -21,6 +21,7 @@ AGAIN_AFTER_SECONDS = 21_600
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     kinds={"postgres", "table"},
     check_specs=[
         dg.AssetCheckSpec(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from sumaclock_dagster.defs.assets import GROUP, LINKED, LISTED
+from sumaclock_dagster.defs.assets import GROUP, LINKED, LISTED, OWNERS
 from sumaclock_dagster.defs.metadata import CRON_RUNS, table, unbroken
 from sumaclock_dagster.defs.resources import OWN_IO_KEY, Sumaclock
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     deps=[CRON_RUNS],
     kinds={"postgres", "table"},
     description="The task runs of the last 7 days: by organisation, outcome and lateness (start minus the minute of "
@@ -60,9 +61,22 @@ def task_runs(sumaclock: dg.ResourceParam[Sumaclock]) -> dg.MaterializeResult:  
     )
 
 
+core_api_jobs = dg.AssetSpec(
+    key="core_api_jobs",
+    deps=["task_runs"],
+    group_name=GROUP,
+    owners=OWNERS,
+    kinds={"postgres", "table"},
+    description="What task runs asked core-api to do: one row a request, written with the effect of its task run and "
+    "sent by runs of the kind deliver_core_api, which cron_runs shows. Never materialised; the "
+    "rows are in the table sumaclock.core_api_jobs, failed deliveries in run_failures.",
+).with_io_manager_key(OWN_IO_KEY)
+
+
 @dg.asset(
     io_manager_key=OWN_IO_KEY,
     group_name=GROUP,
+    owners=OWNERS,
     deps=[CRON_RUNS],
     kinds={"postgres", "table"},
     description="When tasks are going to fire: the next firings in the owner's local time and in UTC, and pictures of "
