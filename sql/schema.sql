@@ -1353,7 +1353,7 @@ CREATE TABLE sumaclock.cron_runs (
     CONSTRAINT running_is_claimed CHECK (((status <> 'running'::sumaclock.run_status) OR ((started_at IS NOT NULL) AND (heartbeat_at IS NOT NULL) AND (finished_at IS NULL) AND (attempts > 0) AND (result IS NULL)))),
     CONSTRAINT times_are_readable CHECK (((scheduled_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (scheduled_at < '9999-01-01 00:00:00+00'::timestamp with time zone) AND (due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '9999-01-01 00:00:00+00'::timestamp with time zone)))
 )
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='20000', autovacuum_vacuum_cost_delay='0');
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='20000', autovacuum_vacuum_cost_delay='0', fillfactor='35');
 
 ALTER TABLE sumaclock.cron_runs OWNER TO sumaclock_owner;
 

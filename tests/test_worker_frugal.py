@@ -21,7 +21,7 @@ from sumaclock_dagster.embedded.binaries import find_binaries
 from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.garbage import THRESHOLDS, rare_collections
 from sumaclock_dagster.handlers import CancelFlag, HandlerRun, Handlers
-from sumaclock_dagster.queue.claims import Claim
+from sumaclock_dagster.queue.claims import Claim, Ended, finish
 from sumaclock_dagster.queue.runs import get_run
 from sumaclock_dagster.queue.workers import live_workers
 from sumaclock_dagster.worker.session import Session
@@ -60,6 +60,24 @@ def test_a_claim_writes_no_index_entry(app: Connection) -> None:
         ).fetchone()
     assert [run.id for run in taken] == run_ids
     assert rewritten == (20, 20)
+
+
+def test_outcomes_leave_waiting_runs_the_room_that_their_claims_need(app_db: AppDatabase, app: Connection) -> None:
+    add_runs(app, add_job(app, "k"), 3000)
+    with connect(app_db.app_url, "test") as other, other.transaction():
+        # While others' snapshots are open, no page is cleaned.
+        other.execute("set transaction isolation level repeatable read")
+        other.execute("select")
+        with app.transaction():
+            for _ in range(30):
+                taken = claim(app, 1, 100)
+                assert finish(app, 1, [Ended(run.id, run.attempt, "done", 0, 1) for run in taken]) == {
+                    run.id for run in taken
+                }
+            (hot,) = app.execute(
+                "select pg_stat_get_xact_tuples_hot_updated('sumaclock.cron_runs'::regclass)"
+            ).fetchone() or (0,)
+    assert hot > 2900
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("claim", {}), ("finish_runs", FINISH), ("renew_runs", RENEW)])
