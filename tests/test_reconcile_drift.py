@@ -374,6 +374,13 @@ def test_a_task_is_scheduled_as_its_next_occurrence_says(
     assert app.execute("select enabled from sumaclock.cron_jobs").fetchone() == (active,)
 
 
+def test_a_tasks_row_in_cron_jobs_cannot_go_before_the_task(app: Connection, superuser: Connection) -> None:
+    insert_tasks(superuser, 1, "now() + interval '30 days'", zone_data_version())
+    for role in (app, superuser):
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            role.execute("delete from sumaclock.cron_jobs")
+
+
 def test_repair_leaves_what_was_changed_just_now_to_those_who_change_it(
     app: Connection, superuser: Connection, clock: Clock
 ) -> None:
