@@ -85,7 +85,8 @@ def test_faults_one_after_another_and_their_end_are_told_within_two_minutes_each
         in_app.execute("grant insert on sumaclock.cron_runs to sumaclock_app")
         with connect(file.database_url, "test") as app, open_clock(app, file.cron_database_url) as clock:
             new_job(app, clock)
-        superuser.execute("update cron.job set nodename = 'old.primary' where database = %s", [APP_DATABASE])
+        # One that is never due: connecting there would keep pg_cron waiting.
+        superuser.execute("update cron.job set nodename = 'old.primary' where schedule = %s", [NEVER_SOON])
         assert "sumaclock drift --fix" in told(FaultKind.FIRES_ELSEWHERE)
 
         superuser.execute("delete from cron.job where nodename = 'old.primary'")
