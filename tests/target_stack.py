@@ -49,7 +49,8 @@ import dagster as dg
 from sumaclock_dagster import with_sumaclock
 
 days = dg.DailyPartitionsDefinition(start_date="2026-01-01", timezone="Europe/Madrid")
-weeks = dg.WeeklyPartitionsDefinition(start_date="2026-01-05", timezone="Europe/Madrid", day_offset=1)
+# Into the future, where tests of a change of clocks set PostgreSQL's.
+weeks = dg.WeeklyPartitionsDefinition(start_date="2026-01-05", timezone="Europe/Madrid", day_offset=1, end_offset=60)
 customers = dg.DynamicPartitionsDefinition(name="customers")
 
 class Report(dg.Config):
@@ -226,9 +227,10 @@ def target_stack(
     lean: bool = False,
     yaml_changes: dict[str, Any] | None = None,
     app_cluster: TestCluster | None = None,
+    variables: dict[str, str] | None = None,
 ) -> Iterator[TargetStack]:
     """A stack with the processes `names`. yaml_changes: sections that take the place of dagster.yaml's. app_cluster: of
-    the app database, where Dagster's is in another one."""
+    the app database, where Dagster's is in another one. variables: of the environment, which take the place of ours."""
     name = f"t_{uuid.uuid4().hex[:10]}"
     with dagster_home(cluster, f"{name}_dagster") as (folder, dagster_url):
         ports = {key: free_port() for key in ("code_server", "other_code_server", "webserver")}
@@ -249,6 +251,7 @@ def target_stack(
             "SUMACLOCK_CRON_DATABASE_URL": db.cron_url,
             "SUMACLOCK_DAGSTER_DATABASE_URL": dagster_url,
             "no_grpc_proxy": "127.0.0.1,localhost",
+            **(variables or {}),
         }
         if "webserver" in names:
             environment["SUMACLOCK_DAGSTER_GRAPHQL_URL"] = f"http://127.0.0.1:{ports['webserver']}/graphql"
