@@ -58,7 +58,8 @@ def test_a_stack_from_nothing_fires_by_slots(home: Path) -> None:
             created = app.execute(CREATE, moment).fetchone()
             assert created is not None
             task = await_placed(app, created[0], 60)
-            assert {DEMO_JOB, task.cron_job_id} <= in_slots(app)
+            # A task's clock job follows when its row is committed.
+            until(lambda: {DEMO_JOB, task.cron_job_id} <= in_slots(app), 60)
 
             # Each schedule has its slot, and nothing has a clock job of its own.
             listed = read(home, "clock", "list")
