@@ -167,6 +167,10 @@ class TargetStack:
                 child.kill()
         process.wait(10)
 
+    def configure(self, changes: dict[str, Any]) -> None:
+        """Write dagster.yaml anew, with `changes` as `target_stack` takes them; who starts from now on reads it."""
+        _write_dagster_yaml(self.folder, changes)
+
     def _command(self, name: str) -> list[str]:
         grpc = ["-m", "dagster", "api", "grpc", "--host", "127.0.0.1", "--port", str(self.ports.get(name))]
         return {
@@ -269,8 +273,7 @@ def target_stack(
 
 
 def _write_configuration(folder: Path, ports: dict[str, int], changes: dict[str, Any], names: tuple[str, ...]) -> None:
-    configuration = yaml.safe_load((ROOT / "dagster.yaml").read_text())
-    (folder / "dagster.yaml").write_text(yaml.safe_dump({**configuration, **changes}))
+    _write_dagster_yaml(folder, changes)
     servers = {"code_server": HERE, "other_code_server": ELSEWHERE}
     entries = [
         {"grpc_server": {"host": "127.0.0.1", "port": ports[server], "location_name": location}}
@@ -278,6 +281,11 @@ def _write_configuration(folder: Path, ports: dict[str, int], changes: dict[str,
         if server in names
     ]
     (folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": entries}))
+
+
+def _write_dagster_yaml(folder: Path, changes: dict[str, Any]) -> None:
+    configuration = yaml.safe_load((ROOT / "dagster.yaml").read_text())
+    (folder / "dagster.yaml").write_text(yaml.safe_dump({**configuration, **changes}))
 
 
 def add_target_job(app: Connection, payload: dict[str, Any], organization: str = "acme") -> UUID:

@@ -11,7 +11,7 @@ import pytest
 from sumaclock_dagster.model import RunStatus
 from sumaclock_dagster.queue.runs import fire, get_run
 from tests.conftest import TestCluster
-from tests.target_stack import TargetStack, add_target_job, target_stack
+from tests.target_stack import FORKED, TargetStack, add_target_job, target_stack
 
 NOTHING_BEGINS = {
     "run_coordinator": {
@@ -21,6 +21,7 @@ NOTHING_BEGINS = {
     },
     "concurrency": {},
 }
+EXECUTED = 20
 KILLED = ("daemon", "code_server", "worker")
 
 
@@ -57,7 +58,8 @@ def _most_at_once(records: list[dg.RunRecord], organization: str) -> int:
 
 @pytest.mark.timeout(900)
 def test_whoever_is_killed_each_of_two_hundred_is_launched_once(cluster: TestCluster) -> None:
-    """Dagster's queue lets none begin, so that all are there to be counted at the end."""
+    """Dagster's queue lets none begin, so that all are there to be counted. Then some run, and the others are canceled,
+    so that it takes no minutes; each run takes the outcome of its own."""
     dice = random.Random(6)
     with target_stack(cluster, "code_server", "daemon", "worker", lean=True, yaml_changes=NOTHING_BEGINS) as stack:
         jobs = [add_target_job(stack.app, {"job": "invoice"}), add_target_job(stack.app, WEEKLY)]
@@ -80,6 +82,22 @@ def test_whoever_is_killed_each_of_two_hundred_is_launched_once(cluster: TestClu
             run = get_run(stack.app, run_id)
             assert (run.status, run.claimed_by) == (RunStatus.RUNNING, -1)
             assert str(run.dagster_run_id) == stack.dagster_run(run_id).run_id
+
+        executed = set(dice.sample(fired, EXECUTED))
+        for dagster_run in _launched(stack):
+            if int(dagster_run.tags["sumaclock/run"]) not in executed:
+                stack.instance.report_run_canceled(dagster_run)
+        stack.configure({"run_launcher": FORKED, "concurrency": {}})
+        stack.kill("daemon")
+        stack.start("forker")
+        stack.start("daemon")
+        for run_id in fired:
+            run = stack.ended(run_id)
+            dagster_run = stack.dagster_run(run_id)
+            assert str(run.dagster_run_id) == dagster_run.run_id
+            expected = ("done", "SUCCESS") if run_id in executed else ("failed", "CANCELED")
+            assert (run.status.value, dagster_run.status.value) == expected, run.error
+        assert len(_launched(stack)) == 200
 
 
 WEEKLY = {"assets": ["weekly_report"], "partition_key": "{organization_id}|2026-10-19"}
