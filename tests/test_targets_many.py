@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
+from uuid import UUID
 
 import dagster as dg
 import pytest
 
+from sumaclock_dagster.clock.jobs import create_job
+from sumaclock_dagster.clock.pg_cron import Clock
 from sumaclock_dagster.model import RunStatus
-from sumaclock_dagster.queue.runs import fire, get_run
+from sumaclock_dagster.queue.runs import fire, get_run, list_runs
 from tests.conftest import TestCluster
 from tests.target_stack import FORKED, TargetStack, add_target_job, target_stack
 
@@ -25,21 +29,49 @@ EXECUTED = 20
 KILLED = ("daemon", "code_server", "worker")
 
 
+@pytest.mark.firing
 @pytest.mark.timeout(600)
 def test_fifty_due_in_one_minute_run_two_at_once_for_each_organisation(cluster: TestCluster) -> None:
     """With the dagster.yaml that users get. Whether two overlapped is read from Dagster's own records."""
     payload = {"job": "invoice", "run_config": {"ops": {"work_for": {"config": {"seconds": 0.2}}}}}
     with target_stack(cluster, "code_server", "forker", "daemon", "worker", lean=True) as stack:
         organizations = ["acme", "beta", "gamma", "delta", "omega"]
-        with stack.app.transaction():
-            fired = [fire(stack.app, add_target_job(stack.app, payload, name)) for name in organizations * 10]
+        minute = _minute_to_come(stack)
+        with Clock(stack.db.cron_url, stack.db.name) as clock:
+            jobs = [_schedule(stack, clock, minute, name, payload) for name in organizations * 10]
 
-        runs = [stack.ended(run_id, 240) for run_id in fired]
+        runs = [stack.ended(_fired(stack, job), 240) for job in jobs]
 
         assert {run.status for run in runs} == {RunStatus.DONE}, {run.error for run in runs}
+        assert {(run.trigger.value, f"{run.scheduled_at:%M %H %d %m}") for run in runs} == {("clock", minute)}
         records = list(stack.instance.get_run_records(dg.RunsFilter(job_name="invoice")))
         assert len(records) == 50
         assert max(_most_at_once(records, organization) for organization in organizations) == 2
+
+
+def _minute_to_come(stack: TargetStack) -> str:
+    """A minute that leaves time to make 50 clock jobs: "minute hour day month" in UTC, two digits each."""
+    row = stack.app.execute(
+        "select to_char(now() at time zone 'UTC' + interval '80 seconds', 'MI HH24 DD MM')"
+    ).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _schedule(stack: TargetStack, clock: Clock, minute: str, organization: str, payload: dict[str, Any]) -> UUID:
+    return create_job(
+        stack.app,
+        clock,
+        kind="dagster",
+        organization_id=organization,
+        user_id="ada",
+        payload=payload,
+        schedule=" ".join(str(int(field)) for field in minute.split()) + " *",
+    ).id
+
+
+def _fired(stack: TargetStack, job: UUID) -> int:
+    return stack.until(lambda: list_runs(stack.app, job_id=job), f"a firing of {job}")[0].id
 
 
 def _most_at_once(records: list[dg.RunRecord], organization: str) -> int:
