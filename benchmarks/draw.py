@@ -1,7 +1,7 @@
 """The picture and the table of one run of the peers' benchmark, or of the clock's modes.
 
-    python benchmarks/draw.py benchmarks/results/peers-2026-11-30.jsonl docs/images/benchmark.png
-    python benchmarks/draw.py benchmarks/results/clock_modes-2026-11-30.jsonl docs/images/clock_modes.png
+    python benchmarks/draw.py benchmarks/results/peers-2026-12-01.jsonl docs/images/benchmark.png
+    python benchmarks/draw.py benchmarks/results/clock_modes-2026-12-01.jsonl docs/images/clock_modes.png
 
 Reads one JSON line a peer and mode, as the benchmark's driver writes them, or one a number of tasks and clock, as
 clock_modes.py does; the last counts where there are several. Prints the table in Markdown.
