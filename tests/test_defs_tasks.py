@@ -137,6 +137,21 @@ def test_upcoming_firings_are_shown_in_local_time_and_utc(
     assert first_monday["task"] == "payments\xa0due"
 
 
+def test_upcoming_firings_name_what_they_launch_in_dagster(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, app: Connection, worked: None
+) -> None:
+    payloads = [{"job": "export", "location": "etl"}, {"assets": ["orders", "sales/report"], "partition_key": "acme"}]
+    for payload in payloads:
+        settled(app, add_task(app, payload, kind="dagster"))
+
+    rows = records(materialised(definitions, instance)["upcoming_firings"]["next firings"])
+
+    assert {(row["kind"], row["launches"]) for row in rows} == {
+        ("dagster", "job export in etl"),
+        ("dagster", "assets orders, sales/report"),
+    }
+
+
 def api_deleted(app: Connection) -> uuid.UUID:
     task_id = add_task(app)
     api.delete(app, task_id)
