@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -11,7 +12,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from sumaclock_dagster.clock.pg_cron import open_clock
-from sumaclock_dagster.db import Connection
+from sumaclock_dagster.db import Connection, connect
 from sumaclock_dagster.model import Run
 from sumaclock_dagster.outbox import queue_delivery
 from sumaclock_dagster.queue.runs import get_run
@@ -20,13 +21,26 @@ from sumaclock_dagster.tasks.handler import Doors, task_handlers
 from sumaclock_dagster.tasks.kinds import TaskKinds, TaskRun
 from sumaclock_dagster.tasks.records import Task
 from sumaclock_dagster.worker import Worker
-from tests.conftest import AppDatabase
+from tests.conftest import AppDatabase, TestCluster, drop_app_database, make_app_database
 from tests.waiting import until
 from tests.workers import await_ended, running
 
 WEEKLY = "0 9 * * MON"
 # Settled again soon after a failure.
 EAGER = {"task_backoff_seconds": 0.1, "task_backoff_max_seconds": 0.2}
+
+
+@contextmanager
+def task_database(cluster: TestCluster) -> Iterator[AppDatabase]:
+    """An app database for all tests of a module, with room for the effects of the kind `effect`."""
+    name = f"t_{uuid.uuid4().hex[:10]}"
+    try:
+        made = make_app_database(cluster, name)
+        with connect(made.superuser_url, "test superuser") as superuser:
+            make_task_effects(superuser)
+        yield made
+    finally:
+        drop_app_database(cluster, name)
 
 
 def effect_kinds() -> TaskKinds:

@@ -6,7 +6,6 @@ Each time the run is released, and what it was for has happened exactly once, wi
 from __future__ import annotations
 
 import subprocess
-import uuid
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from sumaclock_dagster.queue.runs import get_run, list_runs
 from sumaclock_dagster.tasks import api
 from sumaclock_dagster.tasks.records import Task, TaskStatus
 from tests import task_process
-from tests.conftest import AppDatabase, TestCluster, drop_app_database, make_app_database
+from tests.conftest import AppDatabase, TestCluster
 from tests.tasks import (
     EAGER,
     add_task,
@@ -30,8 +29,8 @@ from tests.tasks import (
     fire,
     is_enabled,
     make_due,
-    make_task_effects,
     settled,
+    task_database,
     task_effects,
     task_worker,
 )
@@ -48,14 +47,8 @@ Struck = list[tuple[UUID, int]]
 
 @pytest.fixture(scope="module")
 def app_db(cluster: TestCluster) -> Iterator[AppDatabase]:
-    name = f"t_{uuid.uuid4().hex[:10]}"
-    try:
-        made = make_app_database(cluster, name)
-        with connect(made.superuser_url, "test superuser") as superuser:
-            make_task_effects(superuser)
+    with task_database(cluster) as made:
         yield made
-    finally:
-        drop_app_database(cluster, name)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ Each time its runs are released, and what they were for has happened exactly onc
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -17,7 +16,7 @@ from sumaclock_dagster.model import RunStatus
 from sumaclock_dagster.queue.runs import get_run
 from sumaclock_dagster.tasks import api
 from tests import task_process
-from tests.conftest import AppDatabase, TestCluster, drop_app_database, make_app_database
+from tests.conftest import AppDatabase, TestCluster
 from tests.tasks import (
     EAGER,
     add_task,
@@ -26,7 +25,7 @@ from tests.tasks import (
     fire,
     is_enabled,
     make_due,
-    make_task_effects,
+    task_database,
     task_effects,
     task_worker,
 )
@@ -41,14 +40,8 @@ Struck = list[list[tuple[UUID, int]]]
 
 @pytest.fixture(scope="module")
 def app_db(cluster: TestCluster) -> Iterator[AppDatabase]:
-    name = f"t_{uuid.uuid4().hex[:10]}"
-    try:
-        made = make_app_database(cluster, name)
-        with connect(made.superuser_url, "test superuser") as superuser:
-            make_task_effects(superuser)
+    with task_database(cluster) as made:
         yield made
-    finally:
-        drop_app_database(cluster, name)
 
 
 @pytest.fixture(scope="module")
