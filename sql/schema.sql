@@ -1402,6 +1402,7 @@ CREATE TABLE sumaclock.dagster_launches (
     target jsonb NOT NULL,
     result jsonb,
     error text,
+    seen_on text,
     CONSTRAINT dagster_launches_idempotency_key_check CHECK (((length(idempotency_key) >= 1) AND (length(idempotency_key) <= 255))),
     CONSTRAINT dagster_launches_offers_check CHECK ((offers >= 0)),
     CONSTRAINT dagster_launches_organization_id_check CHECK (((length(organization_id) >= 1) AND (length(organization_id) <= 200))),
@@ -1433,6 +1434,8 @@ COMMENT ON COLUMN sumaclock.dagster_launches.told IS 'Whether the run in cron_ru
 COMMENT ON COLUMN sumaclock.dagster_launches.idempotency_key IS 'The key of the run or of the task''s occurrence; one launch of it is open at a time.';
 
 COMMENT ON COLUMN sumaclock.dagster_launches.target IS 'As resolved: job or assets, location, repository, run_config, tags, partition_key.';
+
+COMMENT ON COLUMN sumaclock.dagster_launches.seen_on IS 'The machine on which the process of its Dagster run was seen, so that its end is seen there, too. Empty: looked for and not seen. Null: not looked for yet.';
 
 ALTER TABLE sumaclock.dagster_launches ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME sumaclock.dagster_launches_id_seq

@@ -41,6 +41,8 @@ T = TypeVar("T")
 # Everything takes its time on a machine that does much else.
 PATIENCE_SECONDS = 200.0
 HERE, ELSEWHERE = "reports", "elsewhere"
+# The code location of each code server; of two with the same one a stack has one.
+SERVERS = {"code_server": HERE, "other_code_server": ELSEWHERE, "reloading_code_server": ELSEWHERE}
 # As a user writes it: nothing in it knows of schedules.
 USER_CODE = """
 import os
@@ -176,6 +178,10 @@ class TargetStack:
         return {
             "code_server": [*grpc, "-m", "user_code", "--location-name", HERE],
             "other_code_server": [*grpc, "-m", "other_code", "--location-name", ELSEWHERE],
+            "reloading_code_server": [
+                *("-m", "dagster", "code-server", "start", "--host", "127.0.0.1", "--port", str(self.ports.get(name))),
+                *("-m", "other_code", "--location-name", ELSEWHERE),
+            ],
             "daemon": ["-m", "dagster._daemon", "run", "-w", "workspace.yaml"],
             "webserver": [
                 *("-m", "dagster_webserver", "-w", "workspace.yaml", "-h", "127.0.0.1"),
@@ -237,7 +243,7 @@ def target_stack(
     the app database, where Dagster's is in another one. variables: of the environment, which take the place of ours."""
     name = f"t_{uuid.uuid4().hex[:10]}"
     with dagster_home(cluster, f"{name}_dagster") as (folder, dagster_url):
-        ports = {key: free_port() for key in ("code_server", "other_code_server", "webserver")}
+        ports = {key: free_port() for key in (*SERVERS, "webserver")}
         (folder / "user_code.py").write_text(USER_CODE.partition("defs =")[0] + LEAN_CODE if lean else USER_CODE)
         (folder / "other_code.py").write_text(OTHER_CODE)
         _write_configuration(
@@ -274,10 +280,9 @@ def target_stack(
 
 def _write_configuration(folder: Path, ports: dict[str, int], changes: dict[str, Any], names: tuple[str, ...]) -> None:
     _write_dagster_yaml(folder, changes)
-    servers = {"code_server": HERE, "other_code_server": ELSEWHERE}
     entries = [
         {"grpc_server": {"host": "127.0.0.1", "port": ports[server], "location_name": location}}
-        for server, location in servers.items()
+        for server, location in SERVERS.items()
         if server in names
     ]
     (folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": entries}))

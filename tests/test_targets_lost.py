@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -22,8 +23,9 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._grpc.client import DagsterGrpcClient
 
 from sumaclock_dagster.db import Connection
-from sumaclock_dagster.defs import lost
+from sumaclock_dagster.defs import lost, run_processes
 from sumaclock_dagster.defs.following import find, follow, give_up_lost
+from sumaclock_dagster.defs.run_processes import RunProcess, is_seen, this_machine
 from sumaclock_dagster.launches import progress
 from sumaclock_dagster.model import RunStatus
 from sumaclock_dagster.queue.runs import fire, get_run
@@ -60,9 +62,11 @@ def dead_pid() -> int:
     return pid
 
 
-def started(instance: dg.DagsterInstance, pid: int, location: str = HERE, **tags: str) -> dg.DagsterRun:
-    """A Dagster run that began in the process `pid`, launched in a code server that nobody answers for."""
-    port = free_port()
+def started(
+    instance: dg.DagsterInstance, pid: int, location: str = HERE, port: int | None = None, **tags: str
+) -> dg.DagsterRun:
+    """A Dagster run that began in the process `pid`, launched in a code server that no other answers for."""
+    port = port or free_port()
     place = GrpcServerCodeLocationOrigin(host="127.0.0.1", port=port, location_name=location)
     run = instance.create_run_for_job(
         nightly,
@@ -75,8 +79,11 @@ def started(instance: dg.DagsterInstance, pid: int, location: str = HERE, **tags
 
 
 def is_lost(instance: dg.DagsterInstance, run: dg.DagsterRun, after: float, settings: Settings = SETTINGS) -> str:
-    """What Dagster is told when `after` seconds passed since the last event; "" for one that goes on."""
-    count = lost.report_lost(instance, [run], HERE, settings, time.time() + after)
+    """What Dagster is told when `after` seconds passed since the last event; "" for one that goes on. The process of one
+    of this code location can only be on this machine."""
+    assert run.remote_job_origin is not None or GRPC_INFO_TAG not in run.tags
+    seen = {run.run_id} if run.remote_job_origin and run.remote_job_origin.location_name == HERE else ()
+    count = lost.report_lost(instance, [run], seen, settings, time.time() + after)
     latest = instance.get_run_by_id(run.run_id)
     assert latest is not None
     assert count == int(latest.is_finished)
@@ -108,7 +115,7 @@ def test_a_process_that_only_has_its_number_is_not_taken_for_it(
     with a_process() as pid:
         run = started(instance, pid)
         # As if it had begun this much earlier than the process that has its number now.
-        monkeypatch.setattr(lost, "CLOCKS_DIFFER_SECONDS", -HOUR)
+        monkeypatch.setattr(run_processes, "CLOCKS_DIFFER_SECONDS", -HOUR)
         assert f"its process {pid} is gone" in is_lost(instance, run, 130)
 
 
@@ -123,7 +130,7 @@ def test_one_that_is_being_canceled_is_canceled(instance: dg.DagsterInstance) ->
     instance.report_run_canceling(run)
     canceling = instance.get_run_by_id(run.run_id)
     assert canceling is not None
-    assert lost.report_lost(instance, [canceling], HERE, SETTINGS, time.time() + HOUR) == 1
+    assert lost.report_lost(instance, [canceling], {run.run_id}, SETTINGS, time.time() + HOUR) == 1
     latest = instance.get_run_by_id(run.run_id)
     assert latest is not None
     assert latest.status is dg.DagsterRunStatus.CANCELED
@@ -217,6 +224,69 @@ def test_a_lost_one_fails_its_run_unless_dagster_retries_it(
     assert get_run(app, runs[1]).status is RunStatus.RUNNING
 
 
+SERVER = """
+import socket, subprocess, sys
+where = sys.argv[1]
+server = socket.socket(socket.AF_INET if where.isdigit() else socket.AF_UNIX)
+server.bind(("127.0.0.1", int(where)) if where.isdigit() else where)
+server.listen()
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+print(child.pid, flush=True)
+input()
+"""
+
+
+@contextmanager
+def a_server_with_a_process(where: str) -> Iterator[int]:
+    """The id of the process that a server started which listens there, a port or a path. Both end with the block."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER, where], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        pid = int(server.stdout.readline())
+        yield pid
+        server.kill()
+        until(lambda: not psutil.pid_exists(pid), 10, "the end of the server's process")
+
+
+def test_a_process_is_known_by_the_server_that_started_it(tmp_path: Path) -> None:
+    port, path = free_port(), str(tmp_path / "server.sock")
+    for where, address in ((str(port), {"host": "localhost", "port": port}), (path, {"socket": path})):
+        with a_server_with_a_process(where) as pid:
+            process = RunProcess(pid, time.time())
+            assert is_seen(process, json.dumps(address))
+            assert not is_seen(process, json.dumps({"host": "localhost", "port": free_port()}))
+            assert not is_seen(process, "")
+        assert not is_seen(process, json.dumps(address)), "it is gone"
+
+
+def test_one_of_another_location_is_lost_with_its_process_where_that_was_seen(
+    app_db: AppDatabase, app: Connection, instance: dg.DagsterInstance
+) -> None:
+    """Its code server died with it and says nothing, or nothing that proves it."""
+    runs = ask(app, {"job": "nightly"}, 2)
+    keys = {
+        one.cron_run_id: str(one.launch_key)
+        for one in progress.offer(app, location=HERE, assets=False, most=9, lease_seconds=60)
+    }
+    settings = app_db.settings.model_copy(update={"dagster_lost_seconds": 0})
+    port = free_port()
+    with a_server_with_a_process(str(port)) as pid, a_process() as stranger:
+        seen = started(instance, pid, ELSEWHERE, port, **{"sumaclock/launch": keys[runs[0]]})
+        unseen = started(instance, stranger, ELSEWHERE, **{"sumaclock/launch": keys[runs[1]]})
+        find(instance, app, progress.sought(app))
+        app.execute("update sumaclock.dagster_launches set launched_at = now() - interval '1 hour'")
+        assert give_up_lost(instance, app, HERE, settings) == 0
+        noted = {str(one.dagster_run_id): one.seen_on for one in progress.launched(app)}
+        assert noted == {seen.run_id: this_machine(), unseen.run_id: ""}
+
+    assert give_up_lost(instance, app, HERE, settings) == 1
+    follow(instance, app)
+
+    assert f"its process {pid} is gone" in str(get_run(app, runs[0]).error)
+    assert get_run(app, runs[1]).status is RunStatus.RUNNING, "its number may have been another machine's"
+
+
 def process_of(stack: TargetStack, run_id: int) -> int:
     """The id of the process that executes the run's Dagster run, once that is in its step."""
 
@@ -232,7 +302,8 @@ def process_of(stack: TargetStack, run_id: int) -> int:
 @pytest.mark.timeout(900)
 def test_who_is_killed_fails_and_who_is_only_left_behind_by_its_code_server_goes_on(cluster: TestCluster) -> None:
     launcher = {"run_launcher": {"module": "dagster", "class": "DefaultRunLauncher"}}
-    with target_stack(cluster, "code_server", "daemon", "worker", lean=True, yaml_changes=launcher) as stack:
+    names = ("code_server", "reloading_code_server", "webserver", "daemon", "worker")
+    with target_stack(cluster, *names, lean=True, yaml_changes=launcher) as stack:
         config = {"ops": {"work_for": {"config": {"gate": str(stack.folder / "gate")}}}}
         payload = {"job": "invoice", "run_config": config}
         killed, with_server, left = (fire(stack.app, add_target_job(stack.app, payload, f"org {n}")) for n in range(3))
@@ -251,5 +322,16 @@ def test_who_is_killed_fails_and_who_is_only_left_behind_by_its_code_server_goes
         assert f"its process {processes[with_server]} is gone" in str(run.error)
         assert stack.dagster_run(with_server).status is dg.DagsterRunStatus.FAILURE
         assert get_run(stack.app, left).status is RunStatus.RUNNING, "as silent as the other, and its process lives"
+        export = {"job": "export", "location": ELSEWHERE}
+        export["run_config"] = {"ops": {"write": {"config": {"month": "2026-12", "gate": str(stack.folder / "no")}}}}
+        elsewhere = fire(stack.app, add_target_job(stack.app, export, "org elsewhere"))
+        process = process_of(stack, elsewhere)
+        is_noted = "select seen_on <> '' from sumaclock.dagster_launches where cron_run_id = %s"
+        stack.until(lambda: stack.app.execute(is_noted, [elsewhere]).fetchone() == (True,) or None, "its process noted")
+        stack.kill("reloading_code_server")
+        run = stack.ended(elsewhere)
+        assert run.status is RunStatus.FAILED
+        assert f"its process {process} is gone" in str(run.error)
+
         (stack.folder / "gate").touch()
         assert stack.ended(left).status is RunStatus.DONE

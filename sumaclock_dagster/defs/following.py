@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
-from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, WILL_RETRY_TAG
+from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, GRPC_INFO_TAG, WILL_RETRY_TAG
 
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.lost import UNDER_WAY, report_lost
+from sumaclock_dagster.defs.run_processes import is_seen, process_of, this_machine
 from sumaclock_dagster.launches import progress
 from sumaclock_dagster.launches.progress import End, Launched, Sought
 from sumaclock_dagster.queue.workers import read_clock
@@ -73,14 +74,31 @@ def give_up(instance: dg.DagsterInstance, conn: Connection, start_seconds: float
 def give_up_lost(instance: dg.DagsterInstance, conn: Connection, here: str, settings: Settings) -> int:
     """Report to Dagster the end of launched Dagster runs whose process is gone; `follow` then ends their launches.
     Returns how many. here: this code location."""
-    now, lost = read_clock(conn), 0
+    now, machine, lost = read_clock(conn), this_machine(), 0
     for page in _pages(conn):
+        runs = instance.get_runs(dg.RunsFilter(run_ids=list(page), statuses=UNDER_WAY))
+        # Of another location a process that is not here is gone only where it was seen before.
+        noted = {run.run_id: page[run.run_id].seen_on for run in runs if _location(run) != here}
+        news = {run.run_id: _seen_on(instance, run, machine) for run in runs if noted.get(run.run_id, "") is None}
+        progress.note_seen(conn, {page[run_id].id: seen_on for run_id, seen_on in news.items() if seen_on is not None})
+        noted.update(news)
         # One that was launched a moment ago can't have been silent for long.
-        old = [run_id for run_id, launch in page.items() if launch.seconds > settings.dagster_lost_seconds]
-        if old:
-            runs = instance.get_runs(dg.RunsFilter(run_ids=old, statuses=UNDER_WAY))
-            lost += report_lost(instance, list(runs), here, settings, now)
+        old = [run for run in runs if page[run.run_id].seconds > settings.dagster_lost_seconds]
+        seen = {run.run_id for run in old if noted.get(run.run_id, machine) == machine}
+        lost += report_lost(instance, old, seen, settings, now)
     return lost
+
+
+def _location(run: dg.DagsterRun) -> str | None:
+    return run.remote_job_origin.location_name if run.remote_job_origin is not None else None
+
+
+def _seen_on(instance: dg.DagsterInstance, run: dg.DagsterRun, machine: str) -> str | None:
+    """This machine where the run's process is one of it, "" where it is not, None where it hasn't begun."""
+    process = process_of(instance, run.run_id)
+    if process is None:
+        return None
+    return machine if is_seen(process, run.tags.get(GRPC_INFO_TAG, "")) else ""
 
 
 def _pages(conn: Connection) -> Iterator[Mapping[str, Launched]]:

@@ -8,11 +8,10 @@ writes no events.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import dagster as dg
-import psutil  # type: ignore[import-untyped]
 from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
@@ -20,13 +19,12 @@ from dagster._grpc.client import DagsterGrpcClient
 from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionResult, GetCurrentRunsResult
 from dagster._serdes import deserialize_value
 
+from sumaclock_dagster.defs.run_processes import lives_here, process_of
 from sumaclock_dagster.settings import Settings
 
 UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 # A server that is busy answers later; that nobody answers proves nothing.
 ANSWER_SECONDS = 3
-# Between a process's beginning and its first event lies the import of the user's code.
-CLOCKS_DIFFER_SECONDS = 60.0
 NO_SIGN = "It gave no sign of life for {seconds:.0f} s, and {why}."
 
 
@@ -48,11 +46,12 @@ NOBODY = Server(frozenset(), complete=False)
 
 
 def report_lost(
-    instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun], here: str, settings: Settings, now: float
+    instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun], seen: Collection[str], settings: Settings, now: float
 ) -> int:
     """Report to Dagster the end of those of `runs` whose process is gone. Returns how many.
 
-    runs: under way as far as Dagster knows. here: the code location of this process. now: epoch seconds.
+    runs: under way as far as Dagster knows. seen: ids of those whose process can only be on this machine. now: epoch
+    seconds.
     """
     by_server: dict[str, list[dg.DagsterRun]] = {}
     for run in runs:
@@ -62,17 +61,17 @@ def report_lost(
         server = _ask(address, [run.run_id for run in of_server]) if address else NOBODY
         for run in of_server:
             if run.run_id not in server.alive:
-                lost += _report_if_lost(instance, run, server, here, settings, now)
+                lost += _report_if_lost(instance, run, server, run.run_id in seen, settings, now)
     return lost
 
 
 def _report_if_lost(
-    instance: dg.DagsterInstance, run: dg.DagsterRun, server: Server, here: str, settings: Settings, now: float
+    instance: dg.DagsterInstance, run: dg.DagsterRun, server: Server, seen: bool, settings: Settings, now: float
 ) -> bool:
     silent = now - _last_event_at(instance, run.run_id)
     if silent < settings.dagster_lost_seconds:
         return False
-    verdict = _judge(instance, run, server, here, settings)
+    verdict = _judge(instance, run, server, seen, settings)
     if verdict is None or silent < verdict.seconds:
         return False
     # It may have ended while it was judged.
@@ -88,18 +87,17 @@ def _report_if_lost(
 
 
 def _judge(
-    instance: dg.DagsterInstance, run: dg.DagsterRun, server: Server, here: str, settings: Settings
+    instance: dg.DagsterInstance, run: dg.DagsterRun, server: Server, seen: bool, settings: Settings
 ) -> Verdict | None:
     """How long the run may be silent, and why it is lost then. None: it lives, or Dagster itself looks after it."""
     ignorant = Verdict(settings.dagster_silent_seconds, "nobody can tell whether it lives")
     if GRPC_INFO_TAG not in run.tags:
         return _ask_launcher(instance, run, ignorant, settings)
-    pid, begun_at = _process_of(instance, run.run_id)
-    if pid is not None and _is_here(pid, begun_at):
+    process = process_of(instance, run.run_id)
+    if process is not None and lives_here(process):
         return None
-    origin = run.remote_job_origin
-    if pid is not None and origin is not None and origin.location_name == here:
-        return Verdict(settings.dagster_lost_seconds, f"its process {pid} is gone")
+    if process is not None and seen:
+        return Verdict(settings.dagster_lost_seconds, f"its process {process.pid} is gone")
     if server.complete:
         return Verdict(settings.lease_seconds, "the code server that executed it knows nothing of it any more")
     return ignorant
@@ -152,22 +150,3 @@ def _executes(client: DagsterGrpcClient, run_id: str) -> bool:
 def _last_event_at(instance: dg.DagsterInstance, run_id: str) -> float:
     records = instance.get_records_for_run(run_id, limit=1, ascending=False).records
     return records[0].event_log_entry.timestamp if records else 0.0
-
-
-def _process_of(instance: dg.DagsterInstance, run_id: str) -> tuple[int | None, float]:
-    """The id of the process that executes the Dagster run, and when it said that it begins."""
-    started = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.RUN_START, limit=1, ascending=False)
-    for record in started.records:
-        entry = record.event_log_entry
-        return (entry.dagster_event.pid if entry.dagster_event else None), entry.timestamp
-    return None, 0.0
-
-
-def _is_here(pid: int, begun_at: float) -> bool:
-    """Whether that process lives on this machine. A younger one has only inherited its number."""
-    try:
-        process = psutil.Process(pid)
-        older = process.create_time() < begun_at + CLOCKS_DIFFER_SECONDS
-        return bool(older and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

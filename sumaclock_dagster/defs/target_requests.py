@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import dagster as dg
 from dagster._core.execution.api import create_execution_plan
 
+from sumaclock_dagster.launches.graphql import UnknownPartition
 from sumaclock_dagster.launches.progress import Offered
 from sumaclock_dagster.launches.target import Target
 
@@ -36,6 +37,16 @@ def add_named_partitions(instance: dg.DagsterInstance, target: Target) -> None:
     for name, key in target.dynamic_partitions.items():
         if not instance.has_dynamic_partition(name, key):
             instance.add_dynamic_partitions(name, [key])
+
+
+def in_dagsters_words(unknown: UnknownPartition) -> str:
+    """What Dagster raises for such a key in its own code location, and then what to do about it."""
+    try:
+        with dg.partition_loading_context() as context:
+            dg.StaticPartitionsDefinition([]).validate_partition_key(unknown.key, context)
+    except dg.DagsterUnknownPartitionError as error:
+        return f"{type(error).__name__}: {error} {unknown}"
+    return str(unknown)
 
 
 def _checked(context: dg.SensorEvaluationContext, sensor: dg.SensorDefinition, offered: Offered) -> dg.RunRequest:

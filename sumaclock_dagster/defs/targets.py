@@ -11,10 +11,10 @@ import dagster as dg
 from sumaclock_dagster.db import Connection
 from sumaclock_dagster.defs.following import find, follow, give_up, give_up_lost
 from sumaclock_dagster.defs.resources import Sumaclock, location_of
-from sumaclock_dagster.defs.target_requests import Unfit, add_named_partitions, to_run_request
+from sumaclock_dagster.defs.target_requests import Unfit, add_named_partitions, in_dagsters_words, to_run_request
 from sumaclock_dagster.defs.ticks import WATCH_SECONDS
 from sumaclock_dagster.launches import progress
-from sumaclock_dagster.launches.graphql import DagsterApi, Refused, Unreachable
+from sumaclock_dagster.launches.graphql import DagsterApi, Refused, UnknownPartition, Unreachable
 from sumaclock_dagster.launches.progress import End, Offered, Sought
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.settings import Settings
@@ -162,6 +162,8 @@ def _launch_elsewhere(
                 return
             try:
                 progress.note_launched(conn, {one.id: api.launch(one.parsed(), one.tags())})
+            except UnknownPartition as error:
+                progress.end(conn, [End(one.id, in_dagsters_words(error))])
             except Refused as error:
                 progress.end(conn, [End(one.id, str(error))])
             except Unreachable as error:

@@ -30,6 +30,15 @@ class Refused(SumaclockError):
     """Dagster answered, and will answer the same again. The text is Dagster's own."""
 
 
+class UnknownPartition(Refused):
+    """Dagster knows no partition of that key, and would launch a job of ops all the same. The text says where keys come
+    from."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
 class Unreachable(SumaclockError):
     """No answer of Dagster's. What was asked may have arrived all the same."""
 
@@ -50,7 +59,7 @@ class DagsterApi:
 
     def launch(self, target: Target, tags: Mapping[str, str]) -> str:
         """Launch one Dagster run and return its id. Adds a dynamic partition that is not there yet. Raises Refused with
-        Dagster's own message, and Unreachable."""
+        Dagster's own message, UnknownPartition, and Unreachable."""
         selector = _selector(target)
         all_tags = dict(tags)
         # An object, or the YAML text that Dagster itself gave.
@@ -95,9 +104,9 @@ class DagsterApi:
         # A job of ops would be launched with any key.
         known = answer.get("partitionKeysOrError")
         if partition is None or (known is not None and target.partition_key not in known["partitionKeys"]):
-            raise Refused(
-                f"{target.in_words()} has no partition '{target.partition_key}'. "
-                + UNNAMED.format(key=target.partition_key)
+            raise UnknownPartition(
+                str(target.partition_key),
+                f"{target.in_words()} has no such partition. " + UNNAMED.format(key=target.partition_key),
             )
         for part in (partition["tagsOrError"], partition["runConfigOrError"]):
             if part["__typename"] == "PythonError":

@@ -60,11 +60,13 @@ class Sought(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """seconds: since it was found in Dagster."""
+    """seconds: since it was found in Dagster. seen_on: the machine that its process was seen on, "" where it was looked
+    for and not seen, None before."""
 
     id: int
     dagster_run_id: UUID
     seconds: float
+    seen_on: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,12 @@ def launched(conn: Connection, after: int = 0) -> list[Launched]:
     """Up to 1,000 launches with a Dagster run that has not ended as far as is known; ids above `after`."""
     rows = conn.execute(query("list_launched"), {"after": after, "most": PAGE}).fetchall()
     return [Launched(*row) for row in rows]
+
+
+def note_seen(conn: Connection, seen_on: Mapping[int, str]) -> None:
+    """Note by launch id on which machine the processes of Dagster runs were seen, "" for those that were not."""
+    if seen_on:
+        conn.execute(query("note_seen"), {"ids": list(seen_on), "seen_on": list(seen_on.values())})
 
 
 def any_open(conn: Connection) -> bool:

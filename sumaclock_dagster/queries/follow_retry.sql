@@ -1,7 +1,7 @@
 -- Dagster retries the Dagster run by itself: the new one goes on with the launch.
 with moved as (
     update sumaclock.dagster_launches l
-    set dagster_run_id = %(dagster_run)s, launched_at = clock_timestamp()
+    set dagster_run_id = %(dagster_run)s, launched_at = clock_timestamp(), seen_on = null
     where l.id = %(id)s and l.state = 'launched'
     returning l.cron_run_id
 )
