@@ -4,7 +4,8 @@
 
 On a private cluster of its own in a temporary folder with all defaults (durable commits). Two app databases: one new,
 one with a history and a backlog. Claims of 100 runs are taken from both in turns, so that what else the machine does
-meets both alike; then from the large one with and without another process that prunes the whole history. Medians.
+meets both alike; then from two copies of the large one, as many from each, while another process prunes the whole
+history of the one, and without. Medians.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from ground import private_cluster
+from psycopg import sql
 
-from sumaclock_dagster.db import Connection, connect, query, with_database
+from sumaclock_dagster.db import Connection, connect, database_name, query, with_database
 from sumaclock_dagster.embedded.binaries import find_binaries
 from sumaclock_dagster.embedded.configuration import ClusterFile
 from sumaclock_dagster.embedded.creation import run_first_boot
@@ -54,24 +57,24 @@ def main() -> None:
 def measure(file: ClusterFile, finished: int, pending: int) -> None:
     small_url = make_database(file, "bench_small")
     large_url = make_database(file, "bench_large")
-    with open_queue(small_url) as small_conn, open_queue(large_url) as large_conn:
-        print(f"writing {finished} finished and {pending} pending runs", flush=True)
-        large_conn.execute(HISTORY, [finished])
+    print(f"writing {finished} finished and {pending} pending runs", flush=True)
+    with connect(large_url, "bench") as conn:
+        conn.execute(HISTORY, [finished])
         for _ in range(pending // 10_000):
-            large_conn.execute(PENDING, [10_000])
-        large_conn.execute("vacuum analyze sumaclock.cron_runs")
-        small, large = Queue(small_conn), Queue(large_conn)
-        alone, beside = [], []
-        for _ in range(ROUNDS):
-            alone.append(small.timed_claim())
-            beside.append(large.timed_claim())
-        quiet = [large.timed_claim() for _ in range(ROUNDS)]
-        pruning, seconds = claims_while_pruning(large, large_url)
+            conn.execute(PENDING, [10_000])
+        conn.execute("vacuum analyze sumaclock.cron_runs")
+    # A queue gets slower with each claim until it is vacuumed, so that each series of claims begins with the same one.
+    quiet_url, pruned_url = (copy_database(file, large_url, name) for name in ("bench_quiet", "bench_pruned"))
+    alone, beside = claims_in_turns(small_url, large_url)
+    pruning, seconds = claims_while_pruning(pruned_url)
+    with open_queue(quiet_url) as conn:
+        queue = Queue(conn)
+        quiet = [queue.timed_claim() for _ in pruning]
     print(f"a claim of {BATCH} runs, median")
     tell("nothing beside it", alone, alone)
     tell(f"{finished} finished and {pending} pending beside it", beside, alone)
-    tell("the same, not in turns", quiet, quiet)
-    tell(f"the same, while all of it is pruned ({seconds:.0f} s)", pruning, quiet)
+    tell(f"the same, {len(quiet)} claims in a row", quiet, quiet)
+    tell(f"as many, while all of it is pruned ({seconds:.0f} s)", pruning, quiet)
 
 
 def tell(what: str, taken: list[float], base: list[float]) -> None:
@@ -87,6 +90,13 @@ def make_database(file: ClusterFile, name: str) -> str:
     with connect(url, "bench") as conn:
         conn.execute(JOBS)
     return url
+
+
+def copy_database(file: ClusterFile, url: str, name: str) -> str:
+    with connect(with_database(file.superuser_url, "postgres"), "bench copy") as conn:
+        template = sql.Identifier(database_name(url))
+        conn.execute(sql.SQL("create database {} template {}").format(sql.Identifier(name), template))
+    return with_database(url, name)
 
 
 def open_queue(url: str) -> Connection:
@@ -113,12 +123,21 @@ class Queue:
         return seconds
 
 
-def claims_while_pruning(queue: Queue, url: str) -> tuple[list[float], float]:
+def claims_in_turns(*urls: str) -> list[list[float]]:
+    """The seconds of the claims from each of the databases."""
+    with ExitStack() as conns:
+        queues = [Queue(conns.enter_context(open_queue(url))) for url in urls]
+        rounds = [[queue.timed_claim() for queue in queues] for _ in range(ROUNDS)]
+    return [list(taken) for taken in zip(*rounds, strict=True)]
+
+
+def claims_while_pruning(url: str) -> tuple[list[float], float]:
     """The seconds of each claim until the history is gone, and those of the pruning."""
     began = time.monotonic()
     pruner = multiprocessing.Process(target=prune_all, args=(url,))
     pruner.start()
-    taken = list(until_ended(queue, pruner))
+    with open_queue(url) as conn:
+        taken = list(until_ended(Queue(conn), pruner))
     pruner.join()
     assert pruner.exitcode == 0
     return taken, time.monotonic() - began

@@ -7,15 +7,11 @@ a caller may say so or stop in between.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from time import monotonic, sleep
 from typing import Any
 
 from sumaclock_dagster.db import Connection, query
 
 BATCH = 1000
-# Of what may be a million rows, each batch is followed by a rest of so many times its own length: who claims meanwhile
-# waits for a processor or a lock of a page a third of the time at most.
-REST = 2.0
 
 
 def prune_runs(app: Connection, retention_days: int, batch: int = BATCH) -> Iterator[int]:
@@ -65,10 +61,6 @@ def _walk(conn: Connection, name: str, values: Mapping[str, Any]) -> Iterator[in
     after: int | None = 0
     past = True
     while past and after is not None:
-        began = monotonic()
         row = conn.execute(query(name), {**values, "after": after}).fetchone()
         after, past, deleted = row or (None, False, 0)
-        took = monotonic() - began
         yield deleted
-        if past:
-            sleep(REST * took)
