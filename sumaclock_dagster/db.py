@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool
+
+from sumaclock_dagster import arrays
 
 Connection = psycopg.Connection[Any]
 
@@ -32,7 +33,7 @@ def connect(url: str, application_name: str, *, connect_timeout: int = 10) -> Co
     conn: Connection = psycopg.connect(
         url, application_name=application_name, connect_timeout=connect_timeout, **OPTIONS
     )
-    _use_utc(conn)
+    _prepare(conn)
     return conn
 
 
@@ -41,7 +42,7 @@ def make_pool(url: str, application_name: str, most: int, preparation: str) -> C
     `preparation` names and tried before it is lent."""
 
     def prepare(conn: Connection) -> None:
-        _use_utc(conn)
+        _prepare(conn)
         conn.execute(query(preparation))
 
     def tried(conn: Connection) -> None:
@@ -60,7 +61,8 @@ def make_pool(url: str, application_name: str, most: int, preparation: str) -> C
     )
 
 
-def _use_utc(conn: Connection) -> None:
+def _prepare(conn: Connection) -> None:
+    arrays.register(conn)
     # Not as a start-up option: poolers refuse or ignore those.
     if conn.info.parameter_status("TimeZone") != "UTC":
         conn.execute(query("use_utc"))
@@ -74,25 +76,6 @@ def database_name(url: str) -> str:
 def with_database(url: str, name: str) -> str:
     """The same server and role, another database."""
     return make_conninfo(url, dbname=name)
-
-
-# The driver's own dumpers look at each element in Python, which costs a batch of outcomes more than all else.
-def number_array(values: Iterable[int | float]) -> str:
-    """Finite numbers as the text of a PostgreSQL array, for a parameter that the statement casts to its type."""
-    return f"{{{','.join(map(repr, values))}}}"
-
-
-def text_array(values: Iterable[str | None]) -> str:
-    """Texts and nulls as the text of a PostgreSQL array."""
-    return f"{{{','.join(map(_element, values))}}}"
-
-
-def _element(text: str | None) -> str:
-    if text is None:
-        return "NULL"
-    if "\\" in text or '"' in text:
-        text = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
 
 
 @cache

@@ -138,6 +138,11 @@ class Registry(Mapping[str, Registered[F]]):
     def __getitem__(self, kind: str) -> Registered[F]:
         return self._by_kind[kind]
 
+    def find(self, kind: str) -> Registered[F] | None:
+        """What is registered for the kind, or None: `get`, which a Mapping makes of `[]`, without its price for each
+        run."""
+        return self._by_kind.get(kind)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_kind)
 

@@ -79,8 +79,8 @@ def started(
 
 
 def is_lost(instance: dg.DagsterInstance, run: dg.DagsterRun, after: float, settings: Settings = SETTINGS) -> str:
-    """What Dagster is told when `after` seconds passed since the last event; "" for one that goes on. The process of one
-    of this code location can only be on this machine."""
+    """What Dagster is told when `after` seconds passed since the last event; "" for one that goes on. The process of
+    one of this code location can only be on this machine."""
     assert run.remote_job_origin is not None or GRPC_INFO_TAG not in run.tags
     seen = {run.run_id} if run.remote_job_origin and run.remote_job_origin.location_name == HERE else ()
     count = lost.report_lost(instance, [run], seen, settings, time.time() + after)

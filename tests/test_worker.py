@@ -321,6 +321,16 @@ def test_surplus_workers_leave_after_lingering_and_the_minimum_stays(
             assert worker.wait(10)
 
 
+def test_a_claiming_thread_that_gets_its_turn_after_the_end_does_not_register_the_worker_anew(
+    app_db: AppDatabase, app: Connection, handlers: Handlers
+) -> None:
+    with running(app_db, handlers) as worker:
+        pass
+    worker._claimer.run()
+    assert worker._claimer._take_turn() is None
+    assert workers.live_workers(app) == []
+
+
 def test_a_backlog_is_drained_in_growing_batches(app_db: AppDatabase, app: Connection, handlers: Handlers) -> None:
     handlers.register("noop")(lambda run: None)
     ids = add_runs(app, add_job(app, "noop"), 3000)

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sumaclock_dagster.db import Connection, connect, number_array, query, text_array
+from sumaclock_dagster.arrays import float8_array, int2_array, int8_array, text_array
+from sumaclock_dagster.db import Connection, connect, query
 from sumaclock_dagster.embedded.binaries import find_binaries
 from sumaclock_dagster.embedded.cluster import PrivateCluster
 from sumaclock_dagster.garbage import THRESHOLDS, rare_collections
@@ -112,9 +113,10 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 def test_arrays_arrive_as_they_were(
     app: Connection, texts: list[str | None], integers: list[int], floats: list[float]
 ) -> None:
-    sent = [text_array(texts), number_array(integers), number_array(floats)]
-    got = app.execute("select %s::text[], %s::bigint[], %s::float8[]", sent).fetchone()
-    assert got == (texts, integers, floats)
+    small = [number % 2**16 - 2**15 for number in integers]
+    sent = [text_array(texts), int8_array(integers), float8_array(floats), int2_array(small)]
+    got = app.execute("select %s::text[], %s::bigint[], %s::float8[], %s::smallint[]", sent).fetchone()
+    assert got == (texts, integers, floats, small)
 
 
 def test_whoever_waits_for_a_flag_wakes_when_it_is_set() -> None:

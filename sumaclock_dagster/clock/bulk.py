@@ -9,10 +9,11 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
+from sumaclock_dagster.arrays import text_array
 from sumaclock_dagster.clock.command import firing_command, slot_firing_command
 from sumaclock_dagster.clock.pg_cron import PREFIX, Clock, check_database_name
 from sumaclock_dagster.clock.slots import SLOT_PREFIX
-from sumaclock_dagster.db import Connection, query, text_array
+from sumaclock_dagster.db import Connection, query
 
 # pg_cron never notices about 3,000 changes in one transaction, until the next one.
 MOST_CHANGES = 1000

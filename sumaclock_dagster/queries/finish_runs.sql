@@ -5,4 +5,3 @@ from unnest(%(ids)s::bigint[], %(attempts)s::smallint[], %(statuses)s::text[], %
             %(results)s::text[], %(errors)s::text[])
      as g (id, attempt, status, started, finished, result, error)
 where r.id = g.id and r.attempts = g.attempt and r.claimed_by is not distinct from %(worker)s and r.status = 'running'
-returning r.id

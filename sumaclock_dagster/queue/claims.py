@@ -13,7 +13,8 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
-from sumaclock_dagster.db import Connection, number_array, query, text_array
+from sumaclock_dagster.arrays import float8_array, int2_array, int8_array, text_array
+from sumaclock_dagster.db import Connection, query
 
 
 class Claimed(NamedTuple):
@@ -95,7 +96,8 @@ class Claim:
 
 
 def finish(conn: Connection, worker_id: int, ended: Sequence[Ended]) -> set[int]:
-    """Write outcomes. Returns the ids that were written; a missing one had lost its claim and is left as it is.
+    """Write outcomes. Returns the ids that have theirs, also from a commit whose answer was lost; a missing one had
+    lost its claim and is left as it is.
 
     Raises psycopg.DataError when PostgreSQL can't store one of the results; none is written then.
     """
@@ -104,15 +106,17 @@ def finish(conn: Connection, worker_id: int, ended: Sequence[Ended]) -> set[int]
     ids, attempts, statuses, started, finished, results, errors = zip(*ended, strict=True)
     parameters = {
         "worker": worker_id,
-        "ids": number_array(ids),
-        "attempts": number_array(attempts),
+        "ids": int8_array(ids),
+        "attempts": int2_array(attempts),
         "statuses": text_array(statuses),
-        "started": number_array(started),
-        "finished": number_array(finished),
+        "started": float8_array(started),
+        "finished": float8_array(finished),
         "results": text_array(results),
         "errors": text_array(errors),
     }
-    return _ids(conn, "finish_runs", parameters)
+    if conn.execute(query("finish_runs"), parameters, prepare=True).rowcount == len(ended):
+        return set(ids)
+    return _ids(conn, "list_written_runs", _claims(worker_id, list(zip(ids, attempts, strict=True))))
 
 
 def retry(conn: Connection, worker_id: int, retried: Sequence[Retried]) -> set[int]:
@@ -149,11 +153,6 @@ def take_up(
 def renew(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -> set[int]:
     """Renew the heartbeat of (run id, attempt) claims. Returns the ids still held; the others' claims are lost."""
     return _ids(conn, "renew_runs", _claims(worker_id, claims))
-
-
-def written(conn: Connection, worker_id: int, claims: Sequence[tuple[int, int]]) -> set[int]:
-    """Which (run id, attempt) claims of this worker have an outcome in the database. Returns their ids."""
-    return _ids(conn, "list_written_runs", _claims(worker_id, claims))
 
 
 def next_due_seconds(conn: Connection) -> float | None:

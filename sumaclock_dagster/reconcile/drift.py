@@ -10,12 +10,13 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
+from sumaclock_dagster.arrays import text_array
 from sumaclock_dagster.calendar import pg_cron_for
 from sumaclock_dagster.clock.bulk import NamedClockJob, list_named, read_role_and_port
 from sumaclock_dagster.clock.command import firing_command, is_careful
 from sumaclock_dagster.clock.pg_cron import Clock
 from sumaclock_dagster.clock.system_jobs import list_system, system_clock_jobs
-from sumaclock_dagster.db import Connection, query, text_array
+from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.reconcile.differences import (
     NOTHING,
     Drift,

@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
 
+from sumaclock_dagster.arrays import text_array
 from sumaclock_dagster.clock.bulk import MOST_CHANGES, Changes, NamedClockJob, change_many, read_role_and_port
 from sumaclock_dagster.clock.pg_cron import Clock
 from sumaclock_dagster.clock.slots import slot_id
 from sumaclock_dagster.clock.spent_slots import remove_slots
-from sumaclock_dagster.db import Connection, query, text_array
+from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.raw_schedule import check
 from sumaclock_dagster.reconcile.differences import Drift, DriftKind, by_job, is_made_anew, own_row, strayed_row

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from sumaclock_dagster.arrays import int8_array, text_array
 from sumaclock_dagster.calendar import zone_data_version
-from sumaclock_dagster.db import Connection, number_array, query, text_array
+from sumaclock_dagster.db import Connection, query
 from sumaclock_dagster.model import SumaclockError
 from sumaclock_dagster.storable import clean_text
 from sumaclock_dagster.tasks.execute import Executed
@@ -73,7 +74,7 @@ def _record(conn: Connection, made: Sequence[Record]) -> None:
         "statuses": text_array(one.executed.status for one in made),
         "results": text_array(one.executed.result for one in made),
         "errors": text_array(one.executed.error for one in made),
-        "run_ids": number_array(one.run_id for one in made),
+        "run_ids": int8_array([one.run_id for one in made]),
         "keys": text_array(idempotency_key(one.task_id, one.scheduled_for) for one in made),
         "started_at": _times([one.started_at for one in made]),
         "finished_at": _times([one.finished_at for one in made]),

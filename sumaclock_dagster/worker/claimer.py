@@ -114,6 +114,9 @@ class Claimer:
         self._spare.append(None)
         with self._turn:
             self._spare.pop()
+            # Who gets its turn after the end would register the worker anew.
+            if self._stopping():
+                return None
             return self._session.call(self._claim_until_stopped, self._stopping)
 
     def _claim_until_stopped(self, conn: Connection) -> HeldRun | None:

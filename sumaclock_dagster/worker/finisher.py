@@ -28,6 +28,8 @@ BATCH_MAX = 1000
 # While other handlers are at work, their outcomes may share this one's commit.
 GATHER_SECONDS = 0.005
 NO_POLICY = Policy()
+Verdict = Ended | Retried | HandedOver
+Judged = tuple[HeldRun, Verdict]
 
 
 class Finisher:
@@ -55,15 +57,16 @@ class Finisher:
         self._log = log
         self._give_up = give_up
         self._flushed = flushed
-        self._queue: SimpleQueue[HeldRun | None] = SimpleQueue()
+        self._queue: SimpleQueue[Judged | None] = SimpleQueue()
         self._spawn = spawn
 
     def start(self) -> None:
         self._thread = self._spawn("finisher", self._run)
 
     def put(self, held: HeldRun) -> None:
-        """Take over a run whose outcome is set."""
-        self._queue.put(held)
+        """Take over a run whose outcome is set. What becomes of it is made up here, in the thread that executed it:
+        the one that writes is what a busy worker waits for."""
+        self._queue.put((held, self._verdict(held)))
 
     def close(self) -> None:
         """Write what is left and end."""
@@ -81,8 +84,8 @@ class Finisher:
                 self._flush(batch)
                 self._flushed()
 
-    def _gather(self) -> tuple[list[HeldRun], bool]:
-        batch: list[HeldRun] = []
+    def _gather(self) -> tuple[list[Judged], bool]:
+        batch: list[Judged] = []
         item = self._queue.get()
         until = monotonic() + GATHER_SECONDS
         while item is not None:
@@ -101,10 +104,9 @@ class Finisher:
                     return batch, False
         return batch, True
 
-    def _flush(self, batch: list[HeldRun]) -> None:
-        written: list[tuple[HeldRun, Ended | Retried | HandedOver]] = [(held, self._verdict(held)) for held in batch]
+    def _flush(self, batch: list[Judged]) -> None:
         try:
-            kept = self._write([v for _, v in written])
+            kept = self._write([v for _, v in batch])
         except GivenUp:
             self._log.error(
                 "The database is away and the worker's time is over: %d outcomes are not written; their "
@@ -112,13 +114,13 @@ class Finisher:
                 len(batch),
             )
             kept = set()
-        for held, v in written:
+        for held, v in batch:
             self._held.forget(held)
             self._learn(held)
             self._count(held, v, v.id in kept)
 
-    def _verdict(self, held: HeldRun) -> Ended | Retried | HandedOver:
-        registered = self._handlers.get(held.run.kind)
+    def _verdict(self, held: HeldRun) -> Verdict:
+        registered = self._handlers.find(held.run.kind)
         outcome = held.outcome if held.outcome is not None else Failed("The worker lost the outcome of this run.")
         return verdict(
             held,
@@ -128,7 +130,7 @@ class Finisher:
             self._clock.epoch(held.ended),
         )
 
-    def _write(self, verdicts: list[Ended | Retried | HandedOver]) -> set[int]:
+    def _write(self, verdicts: list[Verdict]) -> set[int]:
         ended = sorted((v for v in verdicts if isinstance(v, Ended)), key=lambda v: v.id)
         retried = sorted((v for v in verdicts if isinstance(v, Retried)), key=lambda v: v.id)
         kept = {v.id for v in verdicts if isinstance(v, HandedOver)}
@@ -145,14 +147,9 @@ class Finisher:
 
     def _write_ended(self, ended: list[Ended]) -> set[int]:
         try:
-            kept = self._write_all(ended)
+            return self._write_all(ended)
         except (psycopg.Error, ValueError):
             return self._write_one_by_one(ended)
-        missing = [(e.id, e.attempt) for e in ended if e.id not in kept]
-        if missing:
-            # A commit whose answer got lost with its connection finds nothing left to write the second time.
-            kept |= self._call(lambda conn: claims.written(conn, self._worker_id, missing))
-        return kept
 
     def _write_one_by_one(self, ended: list[Ended]) -> set[int]:
         kept: set[int] = set()
@@ -186,7 +183,7 @@ class Finisher:
         if batch.left == 0:
             self._pace.ended(batch.full, held.ended - batch.claimed)
 
-    def _count(self, held: HeldRun, v: Ended | Retried | HandedOver, kept: bool) -> None:
+    def _count(self, held: HeldRun, v: Verdict, kept: bool) -> None:
         run = held.run
         outcome = "claim lost" if not kept else "retry" if isinstance(v, Retried) else v.status
         lateness = self._clock.epoch(held.started) - run.scheduled_at.timestamp()

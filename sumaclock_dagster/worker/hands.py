@@ -17,6 +17,9 @@ from sumaclock_dagster.storable import clean_text, error_text, result_json, stor
 from sumaclock_dagster.worker.held import HeldRun, HeldRuns
 
 OUTCOMES = (Done, Failed, RetryLater, Skip, Handed)
+NOTHING = Done()
+# PostgreSQL writes jsonb without white space around it, which `json.loads` looks for.
+read_json = json.JSONDecoder().raw_decode
 log = logging.getLogger("sumaclock.handler")
 
 
@@ -144,7 +147,7 @@ class Hands:
 
     def _execute(self, held: HeldRun) -> None:
         run = held.run
-        registered = self._handlers.get(run.kind)
+        registered = self._handlers.find(run.kind)
         held.started = monotonic()
         if not run.wanted:
             outcome: Outcome = Skip("The job was paused after this run was fired.")
@@ -166,7 +169,7 @@ class Hands:
 
     def _handle(self, held: HeldRun, function: Handler) -> Outcome:
         try:
-            payload = json.loads(held.run.payload)
+            payload = read_json(held.run.payload)[0]
         except Exception as error:  # noqa: BLE001  (jsonb holds numbers and depths that Python refuses)
             return Failed(f"The payload can't be read: {type(error).__name__}: {clean_text(str(error), 1000)}")
         try:
@@ -177,6 +180,8 @@ class Hands:
         return outcome
 
     def _storable(self, held: HeldRun, value: Any) -> Outcome:
+        if value is None:
+            return NOTHING
         outcome = storable_outcome(value) if isinstance(value, OUTCOMES) else Done(value)
         if isinstance(outcome, Done):
             held.result = result_json(outcome.result, self._result_max_bytes)
@@ -190,7 +195,7 @@ class Hands:
         kind = part[0].run.kind
         outcomes: list[Outcome | None] = [None] * len(part)
         try:
-            runs = [_handler_run(held, json.loads(held.run.payload)) for held in part]
+            runs = [_handler_run(held, read_json(held.run.payload)[0]) for held in part]
             values = self._handlers.of_many[kind](runs)
             outcomes = [
                 None if value is None else self._storable(held, value) for held, value in zip(part, values, strict=True)

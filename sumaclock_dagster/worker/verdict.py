@@ -8,6 +8,7 @@ from sumaclock_dagster.worker.held import HeldRun
 
 RETRIES_LATER_DEFAULT = 3
 RAISES_DEFAULT = 1
+DONE = RunStatus.DONE.value
 
 
 def verdict(
@@ -19,7 +20,7 @@ def verdict(
     attempts = run.attempt - run.lost
     match outcome:
         case Done():
-            return Ended(run.id, run.attempt, RunStatus.DONE.value, started, finished, held.result)
+            return Ended(run.id, run.attempt, DONE, started, finished, held.result)
         case Handed():
             return HandedOver(run.id, run.attempt)
         case Skip(reason):
