@@ -41,7 +41,11 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 
 
 def main() -> None:
-    source, picture = Path(sys.argv[1]), Path(sys.argv[2])
+    draw_file(Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+def draw_file(source: Path, picture: Path) -> None:
+    """Print the table of a file of results and draw its picture."""
     read = [json.loads(text) for text in source.read_text().splitlines()]
     day = min(row["at"] for row in read)[:10]
     if read[0].get("benchmark") == "clock_modes":
@@ -52,9 +56,13 @@ def main() -> None:
     rows: Rows = {(row["peer"], row["mode"]): row for row in read}
     print(HEAD)
     print("|---|---|---|---|---|---|---|")
-    for peer in PEERS:
+    for peer in known(rows):
         print(line(rows, peer))
     draw(rows, day).savefig(picture, dpi=110)
+
+
+def known(rows: Rows) -> list[str]:
+    return [peer for peer in PEERS if (peer, "default") in rows and (peer, "tuned") in rows]
 
 
 def line(rows: Rows, peer: str) -> str:
@@ -76,16 +84,16 @@ def started(row: dict[str, Any]) -> str:
 def draw(rows: Rows, day: str) -> Figure:
     """Left the drain, right the time from commit to start: p50 as a bar, p99 as a mark. Longer is better left only."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
-    height = 0.38
+    height, peers = 0.38, known(rows)
     for offset, (mode, color) in zip((height / 2, -height / 2), MODES.items(), strict=True):
-        places = [-place + offset for place in range(len(PEERS))]
-        these = [rows[peer, mode] for peer in PEERS]
+        places = [-place + offset for place in range(len(peers))]
+        these = [rows[peer, mode] for peer in peers]
         left.barh(places, [row["drain_s"] if row["executed"] >= row["n"] else 0 for row in these], height, color=color)
         right.barh(places, [row["commit_to_start_ms"]["p50"] for row in these], height, color=color, label=mode)
         right.plot([row["commit_to_start_ms"]["p99"] for row in these], places, "|", color=color, markersize=9)
     left.set(title="Drain of 10,000 no-op runs", xlabel="runs per second (longer is better)")
     right.set(title="Commit → start, idle worker", xlabel="milliseconds: bar p50, mark p99 (shorter is better)")
-    left.set_yticks([-place for place in range(len(PEERS))], [name for name, _ in PEERS.values()])
+    left.set_yticks([-place for place in range(len(peers))], [PEERS[peer][0] for peer in peers])
     right.legend(frameon=False)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
