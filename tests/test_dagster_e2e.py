@@ -83,7 +83,7 @@ class Stack:
     def worker(self, besides: int = 0, timeout_seconds: float = 40) -> WorkerRow:
         """The one live worker, once there is one with another id than `besides`."""
         found = until(
-            lambda: [worker for worker in live_workers(self.app) if worker.id != besides and worker.started_at],
+            lambda: [worker for worker in live_workers(self.app) if worker.id != besides],
             timeout_seconds,
             f"a live worker besides {besides}; {self.logs()}",
         )
@@ -370,7 +370,7 @@ def test_workers_of_older_code_retire_after_a_deployment(stack: Stack) -> None:
     stack.replace_code_server()
 
     until(
-        lambda: any(w.started_at and w.code_version != worker.code_version for w in live_workers(stack.app)),
+        lambda: any(w.code_version != worker.code_version for w in live_workers(stack.app)),
         PATIENCE_SECONDS,
         f"a worker with the new code; {stack.logs()}",
     )

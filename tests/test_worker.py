@@ -321,6 +321,16 @@ def test_surplus_workers_leave_after_lingering_and_the_minimum_stays(
             assert worker.wait(10)
 
 
+def test_a_worker_lives_from_its_registration_on_not_from_its_lock(app: Connection) -> None:
+    worker_id = workers.request_worker(app, "test")
+    app.execute("select pg_advisory_lock(%s, %s)", [workers.LOCK_CLASS, worker_id])
+    assert workers.live_workers(app) == []
+    assert workers.register(
+        app, worker_id, code_version="test", dagster_run_id=None, host="here", pid=1, life_seconds=3600
+    )
+    assert [worker.id for worker in workers.live_workers(app)] == [worker_id]
+
+
 def test_a_claiming_thread_that_gets_its_turn_after_the_end_does_not_register_the_worker_anew(
     app_db: AppDatabase, app: Connection, handlers: Handlers
 ) -> None:
