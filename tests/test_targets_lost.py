@@ -125,6 +125,15 @@ def test_one_of_another_machine_that_nobody_can_tell_of_has_a_day(instance: dg.D
     assert "nobody can tell whether it lives" in is_lost(instance, run, DAY + 60)
 
 
+@pytest.mark.parametrize("tag", ["?", "[]", "{}", "null", '{"port": "x"}', '{"port": 1, "socket": "s"}'])
+def test_a_tag_that_names_no_code_server_leaves_it_to_the_process(instance: dg.DagsterInstance, tag: str) -> None:
+    pid = dead_pid()
+    assert f"its process {pid} is gone" in is_lost(instance, started(instance, pid, **{GRPC_INFO_TAG: tag}), 130)
+    with a_process() as pid:
+        assert is_lost(instance, started(instance, pid, **{GRPC_INFO_TAG: tag}), 130) == ""
+        assert not is_seen(RunProcess(pid, time.time()), tag)
+
+
 def test_one_that_is_being_canceled_is_canceled(instance: dg.DagsterInstance) -> None:
     run = started(instance, dead_pid())
     instance.report_run_canceling(run)

@@ -7,7 +7,6 @@ writes no events.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from dagster._grpc.client import DagsterGrpcClient
 from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionResult, GetCurrentRunsResult
 from dagster._serdes import deserialize_value
 
-from sumaclock_dagster.defs.run_processes import lives_here, process_of
+from sumaclock_dagster.defs.run_processes import lives_here, place_of, process_of
 from sumaclock_dagster.settings import Settings
 
 UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
@@ -123,16 +122,18 @@ def _ask_launcher(
 
 def _ask(address: str, run_ids: Sequence[str]) -> Server:
     """What the code server says that the Dagster runs were launched in; `NOBODY` where none answers."""
+    place = place_of(address)
+    if not place:
+        return NOBODY
     try:
-        place = json.loads(address)
         client = DagsterGrpcClient(
-            host=place.get("host"),
+            host=str(place.get("host")),
             port=place.get("port"),
             socket=place.get("socket"),
             use_ssl=bool(place.get("use_ssl")),
         )
         alive = frozenset(run_id for run_id in run_ids if _executes(client, run_id))
-    except (DagsterUserCodeUnreachableError, ValueError):
+    except DagsterUserCodeUnreachableError:
         return NOBODY
     try:
         everything = deserialize_value(client.get_current_runs(), GetCurrentRunsResult).current_runs

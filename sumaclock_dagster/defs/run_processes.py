@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dagster as dg
 import psutil  # type: ignore[import-untyped]
@@ -50,18 +50,28 @@ def lives_here(process: RunProcess) -> bool:
     return False
 
 
+def place_of(server: str) -> dict[str, Any]:
+    """Where the code server listens, by the tag of Dagster runs that were launched in it: host and port, or socket.
+    Empty where the tag, which anybody may write, says nothing of the kind."""
+    with suppress(ValueError):
+        place = json.loads(server)
+        if isinstance(place, dict) and isinstance(place.get("port"), int) != isinstance(place.get("socket"), str):
+            return place
+    return {}
+
+
 def is_seen(process: RunProcess, server: str) -> bool:
     """Whether it is certainly this machine's process that is meant, and no other machine's of the same number: it lives
-    here, and below the code server that listens where it was launched. server: JSON, as Dagster tags its runs."""
-    place = json.loads(server) if server else {}
+    here, and below the code server that listens where it was launched. server: as for `place_of`."""
     if not lives_here(process):
         return False
+    place = place_of(server)
     with suppress(psutil.Error):
         return any(_listens(parent, place) for parent in psutil.Process(process.pid).parents())
     return False
 
 
-def _listens(process: psutil.Process, place: dict[str, object]) -> bool:
+def _listens(process: psutil.Process, place: dict[str, Any]) -> bool:
     # Other users' processes do not tell.
     with suppress(psutil.Error):
         if place.get("socket"):
