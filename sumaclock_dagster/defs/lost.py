@@ -127,7 +127,7 @@ def _ask(address: str, run_ids: Sequence[str]) -> Server:
         return NOBODY
     try:
         client = DagsterGrpcClient(
-            host=str(place.get("host")),
+            host=str(place.get("host", "localhost")),
             port=place.get("port"),
             socket=place.get("socket"),
             use_ssl=bool(place.get("use_ssl")),
