@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -176,8 +177,8 @@ def ends(app: Connection, tasks: Sequence[UUID]) -> list[tuple[str, ...]]:
 # ---- as alone
 
 
-def make_cases(app: Connection) -> dict[str, UUID]:
-    """A task of each sort that there is, by name."""
+def make_cases(app: Connection, instant: datetime) -> dict[str, UUID]:
+    """A task of each sort that there is, by name. instant: of those that happen once, in some days."""
     huge = "update sumaclock.ai_tasks set payload = ('[1' || repeat('0', 5000) || ']')::jsonb where id = %s"
     made = {name: add_task(app, title=name) for name in ("plain", "next", "paused", "edited", "deleted", "twice")}
     made |= {name: add_task(app, title=name) for name in ("missed", "early", "by hand", "locked", "job deleted")}
@@ -187,9 +188,7 @@ def make_cases(app: Connection) -> dict[str, UUID]:
     made["refused by hand"] = add_task(app, title="refused by hand", organization_id="refused")
     made["broken payload"] = add_task(app, title="broken payload")
     app.execute(huge, [made["broken payload"]])
-    instant = app.execute("select date_trunc('minute', now()) + interval '3 days'").fetchone()
-    assert instant is not None
-    made |= {name: add_task(app, title=name, kind=name, instant=instant[0]) for name in ("quiet", "fails")}
+    made |= {name: add_task(app, title=name, kind=name, instant=instant) for name in ("quiet", "fails")}
     app.execute("update sumaclock.ai_tasks set kind = 'raises' where id = %s", [made["fails"]])
     made |= {name: add_task(app, title=name) for name in ("broken cron", "unknown zone")}
     return made
@@ -262,6 +261,8 @@ def test_every_sort_of_task_ends_together_as_it_does_alone(
 ) -> None:
     """200 tasks of one minute, in two worlds that differ by nothing but that."""
     found, sizes = {}, []
+    # The same in both, also where a minute begins between them.
+    instant = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(days=3)
     for world in ("alone", "together"):
         with handlers_of(app_db, mode) as handlers:
             settle = handlers.of_many.pop(AI_TASK)
@@ -276,7 +277,7 @@ def test_every_sort_of_task_ends_together_as_it_does_alone(
             if world == "together":
                 handlers.of_many[AI_TASK] = counted
             with app.transaction():
-                tasks = make_cases(app)
+                tasks = make_cases(app, instant)
                 tasks |= {f"more {n}": add_task(app, {"say": n}) for n in range(MANY - len(tasks))}
             with running(app_db, handlers, clock=mode, claim_batch=MANY, handler_threads=20):
                 await_placed(app, tasks)
