@@ -37,6 +37,8 @@ pytestmark = pytest.mark.stack
 
 # Far more than a start or a stop takes: other tests run besides.
 STUCK_SECONDS = 60
+# Until the next minute's firing is shown, with as much patience.
+NEXT_MINUTE_SECONDS = 120
 # A start that takes so much of one processor is ready within 20 seconds where nothing else runs, as the README has it.
 SECOND_START_CPU_SECONDS = 20
 
@@ -125,7 +127,7 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
     up.wait_for("PostgreSQL is started again.", 40)
 
     # pg_cron fires the demo job on its minute, and people see the run.
-    output = up.wait_for("demo, organization demo,", 75)
+    output = up.wait_for("demo, organization demo,", NEXT_MINUTE_SECONDS)
     shown = re.search(r"(\d\d:\d\d) UTC.*  demo, organization demo, ([\d.]+) s late, took [\d.]+ s: done", output)
     assert shown, output
     assert float(shown[2]) < 5
@@ -138,7 +140,7 @@ def test_the_whole_life_of_a_stack(home: Path, ups: list[Up]) -> None:
     up.wait_for('core-api got POST /hello, key up-1: {"to":', 20)
 
     # So does the task for the next minute, by way of core-api's stand-in.
-    up.wait_for(f"core-api got POST /ai-task-runs, key ai_task_run:{tasks[1].id}:", 75)
+    up.wait_for(f"core-api got POST /ai-task-runs, key ai_task_run:{tasks[1].id}:", NEXT_MINUTE_SECONDS)
     assert [task.status for task in demo_tasks(home)] == [TaskStatus.ACTIVE, TaskStatus.DONE]
 
     # A handler that is too long for the grace time is given back at the end, and its attempt does not count.
