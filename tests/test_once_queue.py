@@ -423,10 +423,8 @@ def test_a_runner_that_looks_again_runs_what_came_meanwhile_and_holds_no_lock_be
         )
         jobid = queue(app, "insert into public.effects (what) values ('meanwhile')")
         pid = runner.info.backend_pid
-        held = superuser.execute(
-            "select mode from pg_locks where pid = %s and locktype = 'relation' and mode <> 'AccessShareLock'", [pid]
-        ).fetchall()
-        assert held == []
+        held = "select from pg_locks where pid = %s and locktype = 'relation' and mode <> 'AccessShareLock'"
+        until(lambda: not superuser.execute(held, [pid]).fetchall(), what="a moment without a lock, between two looks")
         until(lambda: jobid not in queued(app), 8, "the command to run")
         thread.join(20)
         assert not thread.is_alive()
