@@ -22,13 +22,12 @@ from sumaclock_dagster.worker.held import HeldRun, HeldRuns
 from sumaclock_dagster.worker.pace import Pace
 from sumaclock_dagster.worker.session import GivenUp, Session
 from sumaclock_dagster.worker.tally import Tally
-from sumaclock_dagster.worker.verdict import verdict
+from sumaclock_dagster.worker.verdict import Verdict, verdict
 
 BATCH_MAX = 1000
 # While other handlers are at work, their outcomes may share this one's commit.
 GATHER_SECONDS = 0.005
 NO_POLICY = Policy()
-Verdict = Ended | Retried | HandedOver
 Judged = tuple[HeldRun, Verdict]
 
 

@@ -9,11 +9,10 @@ from sumaclock_dagster.worker.held import HeldRun
 RETRIES_LATER_DEFAULT = 3
 RAISES_DEFAULT = 1
 DONE = RunStatus.DONE.value
+Verdict = Ended | Retried | HandedOver
 
 
-def verdict(
-    held: HeldRun, outcome: Outcome, policy: Policy, started: float, finished: float
-) -> Ended | Retried | HandedOver:
+def verdict(held: HeldRun, outcome: Outcome, policy: Policy, started: float, finished: float) -> Verdict:
     """`outcome` is storable already. Times are epoch seconds by the database's clock. Attempts that ended with their
     worker are not the handler's and don't count here."""
     run = held.run
